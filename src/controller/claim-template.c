@@ -19,6 +19,7 @@
 #define BETWEEN "-memory-"
 #define SUFFIX "mi"
 #define REQUEST "gpu"
+#define WHOLE_PREFIX "divvy-gpu-"
 
 int claim_share_read(
 	const struct manifest *pod, uint32_t container, struct claim_share *ret, struct error *err)
@@ -47,14 +48,39 @@ int claim_share_read(
 			" '%llu': expected 1 to 1000, in thousandths of a device; for whole "
 			"devices use " POD_TRANSLATE_WHOLE,
 			(int)MIN(name.n, (size_t)63), name.p, (unsigned long long)share);
+	ret->n_devices = 0;
 	ret->share_permille = (uint32_t)share;
 	ret->memory_mib = (memory + SPEC_MEMORY_BLOCK - 1) / SPEC_MEMORY_BLOCK * BLOCK_MIB;
+	return 1;
+}
+
+int claim_devices_read(
+	const struct manifest *pod, uint32_t container, struct claim_share *ret, struct error *err)
+{
+	const struct str name = pod->container[container].name;
+	uint64_t n = 0;
+
+	if (manifest_resource(pod, container, POD_TRANSLATE_WHOLE, &n, err) < 0)
+		return -EINVAL;
+	if (!n)
+		return 0;
+	if (n > SPEC_DEVICES_MAX)
+		return fail(err, EINVAL,
+			"container %.*s: resource " POD_TRANSLATE_WHOLE
+			" '%llu': expected 1 to %u whole devices",
+			(int)MIN(name.n, (size_t)63), name.p, (unsigned long long)n,
+			SPEC_DEVICES_MAX);
+	*ret = (struct claim_share){.n_devices = (uint32_t)n};
 	return 1;
 }
 
 const char *claim_template_name(
 	const struct claim_share *share, char ret[static CLAIM_TEMPLATE_NAME])
 {
+	if (share->n_devices) {
+		snprintf(ret, CLAIM_TEMPLATE_NAME, WHOLE_PREFIX "%u", share->n_devices);
+		return ret;
+	}
 	snprintf(ret, CLAIM_TEMPLATE_NAME, CLAIM_TEMPLATE_PREFIX "%u" BETWEEN "%llu" SUFFIX,
 		share->share_permille, (unsigned long long)share->memory_mib);
 	return ret;
@@ -65,8 +91,14 @@ static bool claim_template_parse(const char *name, struct claim_share *ret)
 	struct str rest = str_from(name), share;
 	const char *between = strstr(name, BETWEEN);
 	char again[CLAIM_TEMPLATE_NAME];
-	uint64_t permille, mib;
+	uint64_t permille, mib, n;
 
+	if (str_skip_prefix(&rest, STR(WHOLE_PREFIX))) {
+		if (parse_uint(rest, 1, SPEC_DEVICES_MAX, &n, NULL) < 0)
+			return false;
+		*ret = (struct claim_share){.n_devices = (uint32_t)n};
+		return !strcmp(claim_template_name(ret, again), name);
+	}
 	if (!between || !str_skip_prefix(&rest, STR(CLAIM_TEMPLATE_PREFIX)) ||
 		!str_skip_suffix(&rest, STR(SUFFIX)) || between < rest.p)
 		return false;
@@ -78,9 +110,17 @@ static bool claim_template_parse(const char *name, struct claim_share *ret)
 	if (parse_uint(share, 1, SPEC_SHARE_ONE, &permille, NULL) < 0 ||
 		parse_uint(rest, BLOCK_MIB, MEMORY_MIB_MAX, &mib, NULL) < 0)
 		return false;
-	*ret = (struct claim_share){(uint32_t)permille, mib};
+	*ret = (struct claim_share){0, (uint32_t)permille, mib};
 	/* one name for each amount: no leading zeros */
 	return !strcmp(claim_template_name(ret, again), name);
+}
+
+static json_t *claim_template_wrap(const char *name, json_t *request)
+{
+	return json_pack("{s:s, s:s, s:{s:s, s:{s:s}}, s:{s:{s:{s:[{s:s, s:o}]}}}}", "apiVersion",
+		CLAIM_TEMPLATE_API, "kind", "ResourceClaimTemplate", "metadata", "name", name,
+		"labels", "app.kubernetes.io/managed-by", "divvy-controller", "spec", "spec",
+		"devices", "requests", "name", REQUEST, "exactly", request);
 }
 
 json_t *claim_template_make(const char *name)
@@ -90,15 +130,16 @@ json_t *claim_template_make(const char *name)
 
 	if (!claim_template_parse(name, &share))
 		return NULL;
+	if (share.n_devices)
+		return claim_template_wrap(name,
+			json_pack("{s:s, s:i}", "deviceClassName", CLAIM_WHOLE_CLASS, "count",
+				(int)share.n_devices));
 	snprintf(permille, sizeof(permille), "%u", share.share_permille);
 	snprintf(memory, sizeof(memory), "%lluMi", (unsigned long long)share.memory_mib);
-	return json_pack("{s:s, s:s, s:{s:s, s:{s:s}}, s:{s:{s:{s:[{s:s, s:{s:s, s:{s:{s:s, "
-			 "s:s}}}}]}}}}",
-		"apiVersion", CLAIM_TEMPLATE_API, "kind", "ResourceClaimTemplate", "metadata",
-		"name", name, "labels", "app.kubernetes.io/managed-by", "divvy-controller", "spec",
-		"spec", "devices", "requests", "name", REQUEST, "exactly", "deviceClassName",
-		CLAIM_SHARE_CLASS, "capacity", "requests", CLAIM_CAPACITY_SHARE, permille,
-		CLAIM_CAPACITY_MEMORY, memory);
+	return claim_template_wrap(name,
+		json_pack("{s:s, s:{s:{s:s, s:s}}}", "deviceClassName", CLAIM_SHARE_CLASS,
+			"capacity", "requests", CLAIM_CAPACITY_SHARE, permille,
+			CLAIM_CAPACITY_MEMORY, memory));
 }
 
 const char *claim_template_next(const json_t *pod, size_t *at)

@@ -22,8 +22,9 @@
 /* Entries that claim_template_next() looks at: a user's, and one of each container. */
 #define CLAIM_ENTRIES_SEEN (CLAIM_ENTRIES_MAX + MANIFEST_CONTAINERS_MAX)
 
-/* A container's request by resources, on one device. */
+/* A container's request by resources: a share of one device, or whole devices. */
 struct claim_share {
+	uint32_t n_devices; /* 0: a share */
 	uint32_t share_permille;
 	uint64_t memory_mib; /* in whole blocks of device memory */
 };
@@ -35,7 +36,15 @@ struct claim_share {
 int claim_share_read(
 	const struct manifest *pod, uint32_t container, struct claim_share *ret, struct error *err);
 
-/* "divvy-share-500-memory-8192mi". Returns ret. */
+/*
+ * Reads the resource for whole devices, divvy.gpu/gpu. kube-scheduler makes claims of it itself;
+ * divvy-scheduler does not, so pods of divvy-scheduler get a claim of a template. Returns as
+ * claim_share_read().
+ */
+int claim_devices_read(
+	const struct manifest *pod, uint32_t container, struct claim_share *ret, struct error *err);
+
+/* "divvy-share-500-memory-8192mi", or "divvy-gpu-2" for whole devices. Returns ret. */
 const char *claim_template_name(
 	const struct claim_share *share, char ret[static CLAIM_TEMPLATE_NAME]);
 

@@ -208,10 +208,12 @@ static int append_to(json_t *patch, struct buf *path, const json_t *list, json_t
 		patch, "add", buf_text(path), has_list || !value ? value : json_pack("[o]", value));
 }
 
-static int remove_resources(json_t *patch, const char *container, const json_t *resources)
+static int remove_resources(
+	json_t *patch, const char *container, const json_t *resources, bool is_whole)
 {
 	static const char *const lists[] = {"limits", "requests"};
-	static const struct pair none[] = {
+	static const struct pair whole[] = {{STR(POD_TRANSLATE_WHOLE), NULL}};
+	static const struct pair share[] = {
 		{STR(POD_TRANSLATE_SHARE), NULL}, {STR(POD_TRANSLATE_MEMORY), NULL}};
 	int r = 0;
 
@@ -220,7 +222,7 @@ static int remove_resources(json_t *patch, const char *container, const json_t *
 
 		buf_addf(&path, "%s/resources/%s", container, lists[i]);
 		r = change_object(patch, buf_text(&path), json_object_get(resources, lists[i]),
-			none, ARRAY_SIZE(none));
+			is_whole ? whole : share, is_whole ? ARRAY_SIZE(whole) : ARRAY_SIZE(share));
 	}
 	return r;
 }
@@ -233,13 +235,18 @@ static void name_claim(const json_t *claims, size_t *number, char ret[static CLA
 	while (kube_json_find(claims, "name", ret));
 }
 
-/*
- * Replaces a container's share by a claim. `claims`: spec.resourceClaims, to which this function
- * adds the claim too, so that a later container's claim gets another name.
- */
+/* The claims of a pod that is being changed. */
+struct pod_claims {
+	json_t *list;  /* spec.resourceClaims, with the added ones, so that names differ */
+	size_t number; /* of the next name */
+	bool is_ours;  /* the pod's scheduler is divvy-scheduler */
+};
+
+/* Replaces a container's share by a claim, or its whole devices in a pod of divvy-scheduler. */
 static int patch_claim(json_t *patch, const struct pod_translation *translation, uint32_t container,
-	json_t **claims, size_t *number)
+	struct pod_claims *pod)
 {
+	json_t **claims = &pod->list;
 	const json_t *c = manifest_json_container(&translation->json, translation->spec, container),
 		     *resources = json_object_get(c, "resources");
 	_cleanup_buf_ struct buf at = BUF_INIT(PATH_MAX_BYTES), path = BUF_INIT(PATH_MAX_BYTES),
@@ -249,15 +256,17 @@ static int patch_claim(json_t *patch, const struct pod_translation *translation,
 	json_t *claim;
 	int r = claim_share_read(&translation->json.pod, container, &share, NULL);
 
+	if (r == 0 && pod->is_ours)
+		r = claim_devices_read(&translation->json.pod, container, &share, NULL);
 	if (r <= 0)
 		return r;
-	name_claim(*claims, number, name);
+	name_claim(*claims, &pod->number, name);
 	manifest_json_path(&translation->json, container, &at);
 	buf_addf(&path, "%s/resources/claims", buf_text(&at));
 	buf_add_text(&spec, "/spec/resourceClaims");
 	claim = json_pack("{s:s, s:s}", "name", name, "resourceClaimTemplateName",
 		claim_template_name(&share, template));
-	r = remove_resources(patch, buf_text(&at), resources);
+	r = remove_resources(patch, buf_text(&at), resources, share.n_devices > 0);
 	r = r < 0 ? r
 		  : append_to(patch, &path, json_object_get(resources, "claims"),
 			    json_pack("{s:s}", "name", name));
@@ -271,15 +280,19 @@ static int patch_claim(json_t *patch, const struct pod_translation *translation,
 	return r;
 }
 
-static int patch_claims(json_t *patch, const struct pod_translation *translation)
+static int patch_claims(
+	json_t *patch, const struct pod_translation *translation, const char *scheduler_name)
 {
-	json_t *claims = json_deep_copy(json_object_get(translation->spec, "resourceClaims"));
-	size_t number = 0;
+	const char *scheduler = json_string_value(
+		json_object_get(translation->spec, "schedulerName"));
+	struct pod_claims claims = {
+		.list = json_deep_copy(json_object_get(translation->spec, "resourceClaims")),
+		.is_ours = scheduler && !strcmp(scheduler, scheduler_name)};
 	int r = 0;
 
 	for (uint32_t i = 0; r >= 0 && i < translation->json.pod.n_containers; i++)
-		r = patch_claim(patch, translation, i, &claims, &number);
-	json_decref(claims);
+		r = patch_claim(patch, translation, i, &claims);
+	json_decref(claims.list);
 	return r;
 }
 
@@ -297,7 +310,7 @@ json_t *pod_patch(const struct pod_translation *translation, const char *schedul
 	for (uint32_t i = 0; r >= 0 && i < translation->json.pod.n_containers; i++)
 		r = patch_container(patch, translation, i);
 	if (r >= 0 && pod_translate_has_claims(translation))
-		r = patch_claims(patch, translation);
+		r = patch_claims(patch, translation, scheduler_name);
 	if (r < 0) {
 		json_decref(patch);
 		return NULL;

@@ -24,6 +24,7 @@
 #define CLAIM_API_VERSION "divvy.gpu/v1"
 #define CLAIM_KIND "ShareConfig"
 #define CLAIM_SHARE_CLASS "share.divvy.gpu" /* the DeviceClass of shares */
+#define CLAIM_WHOLE_CLASS "gpu.divvy.gpu"   /* the DeviceClass of whole devices */
 #define CLAIM_UUID "divvy.gpu/uuid"         /* the attribute by which devices differ */
 #define CLAIM_CAPACITY_SHARE "share"        /* in 1/1000 of a device */
 #define CLAIM_CAPACITY_MEMORY "memory"      /* in bytes */

@@ -55,6 +55,13 @@ static const struct {
 		"'limits':{},'requests':{},'claims':[{'name':'divvy-share-0'}]}}],"
 		"'resourceClaims':[{'name':'divvy-share-0','resourceClaimTemplateName':"
 		"'divvy-share-500-memory-8192mi'}]}}"},
+	/* whole devices, in pods of divvy-scheduler alone */
+	{"{'metadata':{'name':'p'},'spec':{'schedulerName':'divvy-scheduler','containers':[{'name':"
+	 "'a','resources':{'limits':{'divvy.gpu/gpu':'2'}}}]}}",
+		"{'metadata':{'name':'p'},'spec':{'schedulerName':'divvy-scheduler','containers':[{"
+		"'name':'a','resources':{'limits':{},'claims':[{'name':'divvy-share-0'}]}}],"
+		"'resourceClaims':[{'name':'divvy-share-0','resourceClaimTemplateName':"
+		"'divvy-gpu-2'}]}}"},
 	/* other resources and claims stay; each container has a claim of its own */
 	{"{'metadata':{'name':'p'},'spec':{'resourceClaims':[{'name':'nic','resourceClaimName':'n'}"
 	 ",{'name':'divvy-share-0','resourceClaimName':'mine'}],'containers':[{'name':'a',"
@@ -103,6 +110,7 @@ static const struct {
 		"container a: resource divvy.gpu/share '1500': expected 1 to 1000, in thousandths "
 		"of a device; for whole devices use divvy.gpu/gpu"},
 	{POD("{'name':'a'," BOTH("500m", "8Gi") "}"), "divvy.gpu/share"},
+
 	{POD("{'name':'a','resources':{'limits':{'divvy.gpu/share':'500','divvy.gpu/memory':'1Gi'},"
 	     "'requests':{'divvy.gpu/share':'400','divvy.gpu/memory':'1Gi'}}}"),
 		"divvy.gpu/share: request '400' and limit '500' must be equal"},
@@ -150,14 +158,30 @@ static void a_name_says_its_template(void **state)
 	assert_true(json_equal(made, want));
 }
 
+static void whole_devices_have_templates_too(void **state)
+{
+	_cleanup_json_ json_t *made = claim_template_make("divvy-gpu-2"),
+			      *want = unit_json("{'apiVersion':'resource.k8s.io/v1','kind':"
+						"'ResourceClaimTemplate','metadata':{'name':"
+						"'divvy-gpu-2','labels':{"
+						"'app.kubernetes.io/managed-by':'divvy-controller'}"
+						"},'spec':{'spec':{'devices':{'requests':[{'name':"
+						"'gpu','exactly':{'deviceClassName':"
+						"'gpu.divvy.gpu','count':2}}]}}}}");
+
+	assert_true(json_equal(made, want));
+}
+
 static void other_names_are_no_templates(void **state)
 {
-	static const char *const names[] = {"", "third", "divvy-share-", "divvy-share-0-memory-2mi",
-		"divvy-share-1001-memory-2mi", "divvy-share-0500-memory-2mi",
-		"divvy-share-500-memory-1mi", "divvy-share-500-memory-3x",
-		"divvy-share-500-memory-mi", "divvy-share-500-memory-99999999999999mi",
-		"divvy-share--memory-2mi", "divvy-share-memory-2mi",
-		"divvy-share-5-memory-6-memory-2mi", "xdivvy-share-5-memory-2mi"};
+	static const char *const names[] = {"", "third", "divvy-gpu-", "divvy-gpu-0",
+		"divvy-gpu-17", "divvy-gpu-02", "divvy-gpu-2x", "divvy-share-",
+		"divvy-share-0-memory-2mi", "divvy-share-1001-memory-2mi",
+		"divvy-share-0500-memory-2mi", "divvy-share-500-memory-1mi",
+		"divvy-share-500-memory-3x", "divvy-share-500-memory-mi",
+		"divvy-share-500-memory-99999999999999mi", "divvy-share--memory-2mi",
+		"divvy-share-memory-2mi", "divvy-share-5-memory-6-memory-2mi",
+		"xdivvy-share-5-memory-2mi"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		_cleanup_json_ json_t *made = claim_template_make(names[i]);
@@ -218,4 +242,5 @@ static void a_pod_has_few_claims(void **state)
 
 UNIT_MAIN(UNIT(shares_become_claims), UNIT(wrong_shares_are_refused), UNIT(a_pod_has_few_claims),
 	UNIT(nothing_changes_without_the_option), UNIT(a_name_says_its_template),
-	UNIT(other_names_are_no_templates), UNIT(a_pod_waits_for_its_templates))
+	UNIT(whole_devices_have_templates_too), UNIT(other_names_are_no_templates),
+	UNIT(a_pod_waits_for_its_templates))
