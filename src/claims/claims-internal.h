@@ -74,6 +74,7 @@ struct claims {
 	uint32_t *pool_starts;
 	uint32_t n_slices, n_pools;
 	bool is_index_old;
+	bool has_packed; /* slices of the packed driver; valid unless is_index_old */
 	/* Each change of an allocation updates the uses; are_uses_old: memory was exhausted. */
 	struct device_use *uses;
 	bool are_uses_old;

@@ -12,6 +12,11 @@
 #include "base/cleanup.h"
 #include "claims/allocate-internal.h"
 
+bool claims_has_units(struct claims *claims)
+{
+	return claims_refresh(claims) == 0 && claims->has_packed;
+}
+
 static const char *unit_name(const struct device *device)
 {
 	return device->n_counters ? device->counters[0].set : device->name;

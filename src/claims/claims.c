@@ -36,6 +36,7 @@ void claims_limit_steps(struct claims *claims, uint64_t steps)
 void claims_pack(struct claims *claims, struct claims_packing packing)
 {
 	claims->packing = packing;
+	claims->is_index_old = true;
 }
 
 uint64_t claims_version(const struct claims *claims)
@@ -326,6 +327,7 @@ static int claims_index(struct claims *claims)
 	if (!claims->by_pool || !claims->by_node || !claims->pool_starts)
 		return -ENOMEM;
 	claims->n_slices = n;
+	claims->has_packed = false;
 	for (entry = claims->objects[CLAIMS_SLICE]; entry; entry = entry->hh.next)
 		claims->by_pool[i++] = entry->slice;
 	qsort(claims->by_pool, n, sizeof(const struct slice *), claims_compare_pools);
@@ -333,6 +335,8 @@ static int claims_index(struct claims *claims)
 		if (!i || !claims_is_same_pool(claims->by_pool[i - 1], claims->by_pool[i]))
 			claims->pool_starts[claims->n_pools++] = i;
 		claims->by_node[i] = (struct claims_slot){claims->by_pool[i], claims->n_pools - 1};
+		claims->has_packed |= claims->packing.driver &&
+			!strcmp(claims->by_pool[i]->driver, claims->packing.driver);
 	}
 	claims->pool_starts[claims->n_pools] = n;
 	qsort(claims->by_node, n, sizeof(*claims->by_node), claims_compare_nodes);

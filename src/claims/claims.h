@@ -175,6 +175,8 @@ struct claims_unit {
 	bool suits;               /* the only request of the search may have it, if it is free */
 };
 #define CLAIMS_UNITS_MAX 64u
+/* Whether there are slices of the packed driver. */
+bool claims_has_units(struct claims *claims);
 /* Lists the units of a node, in a constant order. search: a simple one, or NULL. Returns n. */
 uint32_t claims_units(struct claims *claims, struct claims_search *search,
 	const struct claims_node *node, struct claims_unit units[static CLAIMS_UNITS_MAX]);

@@ -614,8 +614,12 @@ int claim_model_find(struct claim_model *model, struct cluster *c,
 	struct place_device_view device;
 	struct place_choice choice;
 	struct place_spec spec;
-	int r = model_sync(model, c);
+	int r;
 
+	/* Pods of clusters without such devices pay nothing. */
+	if (!claims_has_units(c->claims))
+		return -EOPNOTSUPP;
+	r = model_sync(model, c);
 	r = r < 0 ? r : model_spec(&quest, &spec);
 	if (r < 0)
 		return r;
