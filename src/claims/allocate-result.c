@@ -74,6 +74,12 @@ static json_t *result_device(struct rand *rand, const struct chosen *chosen)
 		is_done = result_set(json, "shareID", result_share_id(rand));
 	if (is_done && chosen->consumed && device->n_capacities)
 		is_done = result_set(json, "consumedCapacity", result_consumed(chosen));
+	if (is_done && device->has_binding_conditions)
+		is_done = json_object_set(json, "bindingConditions", device->binding_conditions) ==
+			0;
+	if (is_done && device->has_binding_conditions && device->binding_failures)
+		is_done = json_object_set(
+				  json, "bindingFailureConditions", device->binding_failures) == 0;
 	return is_done ? TAKE_PTR(json) : NULL;
 }
 

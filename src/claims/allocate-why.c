@@ -22,7 +22,7 @@ enum lack {
 	LACK_TAKEN,    /* by another claim, as a whole or by its counters */
 	LACK_TAINT,    /* the request does not tolerate a taint */
 	LACK_AMOUNT,   /* it has no such capacity, or not in this amount */
-	LACK_BINDING,  /* its driver binds by conditions, which this scheduler does not know */
+
 	LACK_SELECTORS,
 	LACK_CLASS,
 	LACKS,
@@ -48,8 +48,6 @@ static struct lack_of search_lack(struct search *search, struct wanted *wanted, 
 	struct lack_of lack = {.lack = LACK_NOTHING};
 	int r;
 
-	if (device->has_binding_conditions)
-		return (struct lack_of){.lack = LACK_BINDING};
 	if (search_suits(search, wanted, number) <= 0)
 		return (struct lack_of){.lack = wanted->suits[number] == SUITS_NOT_SELECTORS
 				? LACK_SELECTORS
@@ -90,7 +88,7 @@ static void search_tally(struct search *search, struct wanted *wanted, struct ta
 		const struct lack_of lack = search_lack(search, wanted, i);
 
 		ret->n[lack.lack]++;
-		ret->n_suiting += lack.lack < LACK_BINDING;
+		ret->n_suiting += lack.lack < LACK_SELECTORS;
 		ret->is_shared |= lack.lack == LACK_NOTHING &&
 			search->candidates[i].device->is_shared;
 		if (lack.lack && (!ret->example.lack || lack.lack < ret->example.lack))
@@ -159,14 +157,14 @@ static void tally_explain(const struct search *search, const struct wanted *want
 	const char *class = wanted->class->name, *driver = search_incomplete_driver(search);
 	const struct lack_of *lack = &tally->example;
 
-	if (!tally->n_suiting && !tally->n[LACK_SELECTORS] && !tally->n[LACK_BINDING] && driver)
+	if (!tally->n_suiting && !tally->n[LACK_SELECTORS] && driver)
 		buf_addf(text, "with incomplete ResourceSlices of driver %.64s", driver);
-	else if (!tally->n_suiting && !tally->n[LACK_SELECTORS] && !tally->n[LACK_BINDING])
+	else if (!tally->n_suiting && !tally->n[LACK_SELECTORS])
 		buf_addf(text, "without a device of class %.64s", class);
 	else if (!tally->n_suiting && tally->n[LACK_SELECTORS])
 		buf_addf(text, "without a device of class %.64s that request %.40s selects", class,
 			wanted->request->full_name);
-	else if (tally->n_suiting + tally->n[LACK_BINDING] < wanted->n)
+	else if (tally->n_suiting < wanted->n)
 		buf_addf(text, "with fewer than %u devices of class %.64s", wanted->n, class);
 	else if (lack->lack == LACK_TAINT)
 		buf_addf(text, "with devices of class %.64s that have the taint %.60s", class,
@@ -176,8 +174,7 @@ static void tally_explain(const struct search *search, const struct wanted *want
 	else if (lack->lack == LACK_AMOUNT)
 		buf_addf(text, "with devices of class %.64s that never have the requested capacity",
 			class);
-	else if (lack->lack == LACK_BINDING)
-		buf_addf(text, "with devices of class %.64s that have binding conditions", class);
+
 	else {
 		buf_addf(text, "without a device of class %.64s with ", class);
 		lack_amount(search, wanted, lack, text);
@@ -308,9 +305,7 @@ static void lack_explain(const struct search *search, const struct wanted *wante
 			lack->taint->key, lack->taint->effect, wanted->request->full_name);
 		return;
 	case LACK_AMOUNT: buf_add_text(text, "never has the requested capacity"); return;
-	case LACK_BINDING:
-		buf_add_text(text, "has binding conditions, for which divvy-scheduler cannot wait");
-		return;
+
 	case LACK_SELECTORS:
 		buf_addf(text, "the selectors of request %s do not match",
 			wanted->request->full_name);

@@ -118,9 +118,6 @@ int search_suits(struct search *search, struct wanted *wanted, uint32_t candidat
 	const struct device *device = search->candidates[candidate].device;
 	int r;
 
-	/* This scheduler does not wait for binding conditions. */
-	if (device->has_binding_conditions)
-		return 0;
 	if (wanted->suits[candidate] == SUITS_UNKNOWN) {
 		r = search_judge(search, wanted, device);
 		if (r < 0)

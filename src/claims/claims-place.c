@@ -180,6 +180,22 @@ void claims_end_write(struct claims *claims, const char *ns, const char *name, b
 	claims_drop_unheld(claims, entry);
 }
 
+bool claims_place_is_ready(struct claims *claims, const struct claims_place *place)
+{
+	const char *device, *condition;
+
+	for (uint32_t i = 0; place && i < place->n; i++) {
+		const struct claims_entry *entry = claims_find(
+			claims, CLAIMS_CLAIM, place->v[i].key);
+
+		if (entry &&
+			resource_claim_binding(entry->claim, NULL, &device, &condition) !=
+				CLAIM_READY)
+			return false;
+	}
+	return true;
+}
+
 uint32_t claims_place_count(const struct claims_place *place)
 {
 	return place ? place->n : 0;

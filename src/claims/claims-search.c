@@ -73,6 +73,19 @@ static int claims_check(struct claims *claims, const struct claims_pod *pod,
 		return fail(
 			err, EAGAIN, "ResourceClaim %.64s was not made for this pod", name->name);
 	*ret = entry;
+	if (claim->allocation.json) {
+		const char *device, *condition;
+		const enum claim_binding binding = resource_claim_binding(
+			claim, pod->ready_after, &device, &condition);
+
+		if (binding != CLAIM_READY)
+			return fail(err, EAGAIN,
+				binding == CLAIM_FAILED
+					? "ResourceClaim %.64s: device %.64s is not ready: %.64s"
+					: "ResourceClaim %.64s waits until device %.64s is ready: "
+					  "%.64s",
+				name->name, device, condition);
+	}
 	if (claims_entry_allocation(entry))
 		return 0;
 	if (claim->refusal.code) {
@@ -80,6 +93,25 @@ static int claims_check(struct claims *claims, const struct claims_pod *pod,
 		return fail_within(err, -err->code, "ResourceClaim %.64s", name->name);
 	}
 	return claims_check_classes(claims, claim, err);
+}
+
+bool claims_have_failed(struct claims *claims, const struct claims_pod *pod)
+{
+	const char *device, *condition;
+	char key[CLAIMS_KEY_MAX];
+
+	for (uint32_t i = 0; i < pod->n; i++) {
+		const struct claims_entry *entry = pod->v[i].name
+			? claims_find(claims, CLAIMS_CLAIM,
+				  claims_key(CLAIMS_CLAIM, pod->ns, pod->v[i].name, key))
+			: NULL;
+
+		if (entry &&
+			resource_claim_binding(entry->claim, pod->ready_after, &device,
+				&condition) == CLAIM_FAILED)
+			return true;
+	}
+	return false;
 }
 
 bool claims_next_unused(struct claims *claims, const struct claims_pod *pod, uint32_t *at,

@@ -73,6 +73,8 @@ struct claims_pod {
 	const char *ns, *name, *uid;
 	const struct claims_name *v;
 	uint32_t n;
+	/* Claims allocated before this RFC 3339 time fail if they are not ready; NULL: none. */
+	const char *ready_after;
 };
 
 /*
@@ -86,6 +88,12 @@ struct claims_unused {
 /* Finds the next such claim at or behind pod->v[*at], and moves *at behind it. False: none. */
 bool claims_next_unused(struct claims *claims, const struct claims_pod *pod, uint32_t *at,
 	struct claims_unused *ret_claim);
+
+/*
+ * Whether a driver could not make the devices of one of the pod's claims ready, by its binding
+ * conditions or in time. The devices should be freed.
+ */
+bool claims_have_failed(struct claims *claims, const struct claims_pod *pod);
 
 struct claims_node {
 	const char *name;
@@ -237,6 +245,8 @@ int claims_search_explain(struct claims_search *search, const struct claims_node
 struct claims_place;
 int claims_assume(struct claims_search *search, const struct claims_node *node, const char *time,
 	struct claims_place **ret_place, struct error *err);
+/* Whether drivers have made all devices of the place's claims ready for the Binding. */
+bool claims_place_is_ready(struct claims *claims, const struct claims_place *place);
 /* Frees the place. Its claims that the API does not show as allocated are free again. */
 void claims_release(struct claims *claims, struct claims_place *place);
 

@@ -292,6 +292,78 @@ bool resource_claim_is_used_by_others(const struct resource_claim *claim, const 
 	return false;
 }
 
+/* ---- binding conditions ---- */
+
+/* The status that a driver has written about the device of an allocation's result; NULL: none. */
+static const json_t *claim_device_status(const json_t *status, const json_t *result)
+{
+	static const char *const names[] = {"driver", "pool", "device", "shareID"};
+	const json_t *list = json_object_get(status, "devices");
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *one = json_array_get(list, i);
+		bool is_same = true;
+
+		for (size_t k = 0; k < ARRAY_SIZE(names); k++)
+			is_same &= !strcmp(claim_text(one, names[k]), claim_text(result, names[k]));
+		if (is_same)
+			return one;
+	}
+	return NULL;
+}
+
+static bool claim_has_condition(const json_t *device, const char *type)
+{
+	const json_t *list = json_object_get(device, "conditions");
+
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (!strcmp(claim_text(json_array_get(list, i), "type"), type))
+			return !strcmp(claim_text(json_array_get(list, i), "status"), "True");
+	return false;
+}
+
+/* The first of these conditions that the device has, or lacks; NULL: none. */
+static const char *claim_first_condition(const json_t *types, const json_t *device, bool has)
+{
+	for (size_t i = 0; i < json_array_size(types); i++) {
+		const char *type = json_string_value(json_array_get(types, i));
+
+		if (type && claim_has_condition(device, type) == has)
+			return type;
+	}
+	return NULL;
+}
+
+enum claim_binding resource_claim_binding(const struct resource_claim *claim, const char *before,
+	const char **ret_device, const char **ret_condition)
+{
+	const json_t *status = json_object_get(claim->json, "status");
+	const json_t *allocation = json_object_get(status, "allocation");
+	const json_t *results = json_object_get(json_object_get(allocation, "devices"), "results");
+	const char *time = claim_text(allocation, "allocationTimestamp");
+	enum claim_binding binding = CLAIM_READY;
+
+	for (size_t i = 0; i < json_array_size(results); i++) {
+		const json_t *result = json_array_get(results, i);
+		const json_t *wanted = json_object_get(result, "bindingConditions");
+		const json_t *device = claim_device_status(status, result);
+		const char *failed = claim_first_condition(
+				   json_object_get(result, "bindingFailureConditions"), device,
+				   true),
+			   *lacks = claim_first_condition(wanted, device, false);
+
+		if (!json_array_size(wanted) || (!failed && !lacks) ||
+			(binding == CLAIM_NOT_READY && !failed))
+			continue;
+		*ret_device = claim_text(result, "device");
+		*ret_condition = failed ? failed : lacks;
+		if (failed || (before && *time && strcmp(time, before) < 0))
+			return CLAIM_FAILED;
+		binding = CLAIM_NOT_READY;
+	}
+	return binding;
+}
+
 int resource_claim_new(json_t *json, struct resource_claim **ret, struct error *err)
 {
 	_cleanup_(resource_claim_free_p) struct resource_claim *claim = calloc(1, sizeof(*claim));

@@ -130,6 +130,15 @@ int selectors_parse(
 /* Frees the parsed selectors of the claim, which selectors_parse() parses again. */
 void resource_claim_forget(struct resource_claim *claim);
 
+/* Whether the drivers have made an allocated claim's devices ready for the pod's Binding. */
+enum claim_binding { CLAIM_READY, CLAIM_NOT_READY, CLAIM_FAILED };
+/*
+ * before: an RFC 3339 time; allocations that are older and not ready have failed. NULL: none.
+ * ret_device, ret_condition: of what is not ready or has failed, borrowed.
+ */
+enum claim_binding resource_claim_binding(const struct resource_claim *claim, const char *before,
+	const char **ret_device, const char **ret_condition);
+
 /* Whether the claim is reserved for anything else than the pod with that uid. */
 bool resource_claim_is_used_by_others(const struct resource_claim *claim, const char *uid);
 

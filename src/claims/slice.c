@@ -390,8 +390,9 @@ static void slice_read_device(struct slice_reader *reader, struct device *device
 	device->matches = slice_take(reader, CLASS_MATCHES, sizeof(*device->matches));
 	device->is_shared = json_is_true(json_object_get(json, "allowMultipleAllocations"));
 	device->is_bound_to_node = json_is_true(json_object_get(json, "bindsToNode"));
-	device->has_binding_conditions = json_array_size(
-		json_object_get(json, "bindingConditions"));
+	device->binding_conditions = json_object_get(json, "bindingConditions");
+	device->binding_failures = json_object_get(json, "bindingFailureConditions");
+	device->has_binding_conditions = json_array_size(device->binding_conditions);
 	device->has_groups = slice_names_groups(consumptions);
 	slice_read_attributes(reader, device, json_object_get(json, "attributes"));
 	slice_read_capacities(reader, device, json_object_get(json, "capacity"));

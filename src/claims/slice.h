@@ -88,6 +88,8 @@ struct device {
 	struct device_taints taints;
 	bool is_bound_to_node;
 	bool has_binding_conditions;
+	/* lists of conditions, borrowed; NULL: none */
+	json_t *binding_conditions, *binding_failures;
 	bool has_groups; /* names compatibility groups, which this scheduler does not know */
 	bool is_shared;  /* several claims can have it at once */
 	struct class_match *matches; /* CLASS_MATCHES results that searches have found */

@@ -12,10 +12,14 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "claims/claim-model.h"
 #include "claims/claims.h"
 #include "kube/time.h"
 #include "manifest/claim-config.h"
 #include "place/place-queue.h"
+
+/* As kube-scheduler, waits 10 minutes until drivers have made devices ready. */
+#define BINDING_TIMEOUT_NS (UINT64_C(600) * 1000000000)
 
 static enum claims_kind cluster_claims_kind(int kind)
 {
@@ -50,12 +54,20 @@ static struct claims_name *cluster_claims_names(const struct pod *pod)
 	return names;
 }
 
+/* The time before which claims have failed that are not ready. */
+static struct kube_time cluster_ready_after(const struct cluster *c)
+{
+	return kube_time_format(
+		c->real_ns > BINDING_TIMEOUT_NS ? c->real_ns - BINDING_TIMEOUT_NS : 0);
+}
+
 static int cluster_search_claims(
 	struct cluster *c, const struct pod *pod, struct claims_search **ret, struct error *err)
 {
 	_cleanup_free_ struct claims_name *names = cluster_claims_names(pod);
+	const struct kube_time after = cluster_ready_after(c);
 	struct claims_pod wanted = {
-		pod->object.ns, pod->object.name, pod->object.uid, names, pod->claims.n};
+		pod->object.ns, pod->object.name, pod->object.uid, names, pod->claims.n, after.s};
 
 	if (!names)
 		return fail(err, ENOMEM, "out of memory");
@@ -251,9 +263,8 @@ int cpod_assume_claims(
 	at = cluster_claims_node(view_node(c->view, (uint32_t)number));
 	cpod_release_claims(c, pod);
 	r = cluster_search_claims(c, seen, &search, err);
-	if (r == 0 && pod->claim_choice && pod->claim_choice->node == node &&
-		pod->claim_choice->unit[0])
-		claims_search_prefer(search, pod->claim_choice->unit);
+	if (r == 0 && pod->claim_unit && pod->claim_node && !strcmp(pod->claim_node, node->name))
+		claims_search_prefer(search, pod->claim_unit);
 	return r < 0 ? r : claims_assume(search, &at, now.s, &pod->claims, err);
 }
 
@@ -261,6 +272,23 @@ void cpod_release_claims(struct cluster *c, struct cpod *pod)
 {
 	if (pod->claims)
 		claims_release(c->claims, TAKE_PTR(pod->claims));
+}
+
+bool cpod_has_failed_claims(struct cluster *c, const struct cpod *pod)
+{
+	const struct pod *seen = cpod_view(c, pod);
+	_cleanup_free_ struct claims_name *names = seen ? cluster_claims_names(seen) : NULL;
+	const struct kube_time after = cluster_ready_after(c);
+
+	return names &&
+		claims_have_failed(c->claims,
+			&(struct claims_pod){seen->object.ns, seen->object.name, seen->object.uid,
+				names, seen->claims.n, after.s});
+}
+
+bool cpod_claims_are_ready(struct cluster *c, const struct cpod *pod)
+{
+	return claims_place_is_ready(c->claims, pod->claims);
 }
 
 bool cpod_next_unused_claim(
@@ -316,22 +344,45 @@ bool cluster_has_open_devices(const struct cluster *c)
 	return false;
 }
 
-/* Asks the placement policy. Returns the node, or PLACE_NONE if the policy has no answer. */
-static uint32_t cpod_ask_policy(struct cluster *c, struct cpod *pod, struct claims_search *search,
-	bool (*may_use)(void *arg, const struct cnode *node), void *arg)
+struct claims_nodes {
+	struct cluster *cluster;
+	bool (*may_use)(void *arg, const struct cnode *node);
+	void *arg;
+};
+
+static bool cluster_may_use_node(void *arg, const char *name)
 {
-	const struct claim_model_params params = {
-		search, pod->cpu_milli, pod->memory_bytes, !pod->is_claim_noted, may_use, arg};
+	const struct claims_nodes *nodes = arg;
+	const struct cnode *node = cnode_find(nodes->cluster, name);
+
+	return node && node->at != PLACE_NONE && nodes->may_use(nodes->arg, node);
+}
+
+/* Asks the placement policy. Returns the node, or PLACE_NONE if the policy has no answer. */
+static uint32_t cpod_ask_policy(
+	struct cpod *pod, struct claims_search *search, struct claims_nodes *nodes)
+{
+	struct cluster *c = nodes->cluster;
+	const struct claim_model_params params = {.claims = c->claims,
+		.view = c->view,
+		.search = search,
+		.cpu_milli = pod->cpu_milli,
+		.memory_bytes = pod->memory_bytes,
+		.is_new = !pod->is_claim_noted,
+		.may_use = cluster_may_use_node,
+		.arg = nodes};
 	struct claim_model_choice choice;
 
-	free(TAKE_PTR(pod->claim_choice));
-	if (claim_model_find(c->claim_model, c, &params, &choice) < 0)
+	free(TAKE_PTR(pod->claim_node));
+	free(TAKE_PTR(pod->claim_unit));
+	if ((!search && cluster_has_open_devices(c)) ||
+		claim_model_find(c->claim_model, &params, &choice) < 0)
 		return PLACE_NONE;
 	pod->is_claim_noted = true;
-	pod->claim_choice = malloc(sizeof(*pod->claim_choice));
-	if (pod->claim_choice)
-		*pod->claim_choice = choice;
-	return choice.node->at;
+	/* Without memory for the preference, the pod gets another device there. */
+	pod->claim_node = str_dup(str_from(choice.node));
+	pod->claim_unit = choice.unit[0] ? str_dup(str_from(choice.unit)) : NULL;
+	return cnode_find(c, choice.node)->at;
 }
 
 uint32_t cpod_best_claims_node(struct cluster *c, struct cpod *pod, struct fit *fit,
@@ -341,7 +392,8 @@ uint32_t cpod_best_claims_node(struct cluster *c, struct cpod *pod, struct fit *
 	struct claims_score best = {.is_packed = false};
 	uint32_t at = PLACE_NONE;
 
-	at = cpod_ask_policy(c, pod, search ? search->claims : NULL, may_use, arg);
+	at = cpod_ask_policy(
+		pod, search ? search->claims : NULL, &(struct claims_nodes){c, may_use, arg});
 	if (at != PLACE_NONE)
 		return at;
 	for (uint32_t i = 0; search && i < view_n_nodes(c->view); i++) {

@@ -11,7 +11,6 @@
 #include "kuberules/view.h"
 #include "place/place-mode.h"
 #include "place/place.h"
-#include "scheduler/claim-model.h"
 #include "scheduler/cluster.h"
 #include "scheduler/gpunode.h"
 #include "scheduler/stages.h"
@@ -109,8 +108,8 @@ struct cpod {
 	/* the devices that were chosen for the pod's ResourceClaims; NULL: none */
 	struct claims_place *claims;
 	bool is_hidden; /* cpod_hide() */
-	/* the devices that the placement policy prefers for the claims; NULL: none */
-	struct claim_model_choice *claim_choice;
+	/* the node and the unit that the placement policy prefers for the claims; NULL: none */
+	char *claim_node, *claim_unit;
 	bool is_claim_noted; /* the policy has counted the pod as an arrival */
 };
 
@@ -352,6 +351,8 @@ int cpod_assume_claims(
 	struct cluster *c, struct cpod *pod, const struct cnode *node, struct error *err);
 /* Frees the devices that the API does not show as allocated. */
 void cpod_release_claims(struct cluster *c, struct cpod *pod);
+/* Whether a driver could not make the devices of one of the pod's claims ready. */
+bool cpod_has_failed_claims(struct cluster *c, const struct cpod *pod);
 /* As view_hide(); the pod's use of ResourceClaims is hidden too. */
 int cpod_hide(struct cluster *c, struct cpod *pod, bool is_hidden);
 /* Call before an evicted pod that has ended is removed: Kubernetes will free its claims. */

@@ -18,6 +18,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "claims/claim-model.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
 #include "spec/dialect.h"
@@ -41,7 +42,8 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	free(pod->tenants);
 	free(pod->containers);
 	free(pod->why);
-	free(pod->claim_choice);
+	free(pod->claim_node);
+	free(pod->claim_unit);
 	free(pod->key);
 	free(pod->ns);
 	free(pod->name);

@@ -221,6 +221,8 @@ uint64_t cluster_n_claim_steps(const struct cluster *cluster);
  */
 uint32_t cpod_n_claims(const struct cpod *pod);
 struct claims_write cpod_claim(const struct cpod *pod, uint32_t i);
+/* Whether drivers have made all devices of the placed pod's claims ready for its Binding. */
+bool cpod_claims_are_ready(struct cluster *cluster, const struct cpod *pod);
 /* Sets a ResourceClaim that answers a write; the watch may show older ones afterwards. */
 int cluster_set_claim_answer(struct cluster *cluster, json_t *json, struct error *err);
 void cluster_begin_claim_write(struct cluster *cluster, const char *ns, const char *name);

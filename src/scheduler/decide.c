@@ -635,8 +635,10 @@ static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims
 	r = fit_new(c->view, cpod_view(c, pod), &a.fit, &unfit);
 	if (r == -ENOMEM)
 		return fail(err, ENOMEM, "out of memory");
-	if (r < 0)
+	if (r < 0) {
+		outcome->has_unused_claims = pod->is_ours && cpod_has_failed_claims(c, pod);
 		return decide_wait_for(outcome, unfit.msg);
+	}
 	if (!fit_is_provisioned(a.fit)) {
 		fit_free(a.fit);
 		return decide_wait_for(outcome,

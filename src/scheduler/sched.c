@@ -970,6 +970,17 @@ void sched_bound(struct sched *s, const char *ns, const char *name, const char *
 	put_back_failed(s, pod);
 }
 
+void sched_defer(struct sched *s, const char *ns, const char *name, const char *uid)
+{
+	struct cpod *pod = cluster_pod(s->cluster, ns, name);
+
+	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED)
+		return;
+	cluster_forget(s->cluster, pod);
+	if (cpod_is_ours(pod))
+		put_back_failed(s, pod);
+}
+
 void sched_refused(
 	struct sched *s, const char *ns, const char *name, const char *uid, const char *why)
 {

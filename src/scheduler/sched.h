@@ -90,6 +90,11 @@ uint64_t sched_deadline(const struct sched *sched);
 void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
 /*
+ * The claims of the pod have their devices, but drivers have to make these ready first. The pod
+ * waits again, and keeps the claims.
+ */
+void sched_defer(struct sched *sched, const char *ns, const char *name, const char *uid);
+/*
  * Reports that the API server refused the Binding with the message `why`. The pod's place is free
  * again and the pod backs off. Its condition reports the refusal (SCHED_CONDITION). So do Events of
  * the pods that waited for its reservation (SCHED_EVENT ReservationReleased).

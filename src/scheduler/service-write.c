@@ -318,6 +318,20 @@ static int service_write_claim(
 	return r;
 }
 
+/* Ends the Binding, because a driver has to make devices ready: the claims keep them. */
+static void service_defer(struct flight *f)
+{
+	struct service *s = f->service;
+
+	if (f->asked)
+		service_answer_bind(
+			TAKE_PTR(f->asked), "the devices of a ResourceClaim are not ready");
+	s->n_binds--;
+	sched_defer(s->sched, f->ns, f->name, f->uid);
+	service_wake(s);
+	service_write_end(f);
+}
+
 /* Writes the next claim of the pod, or after the last one the Binding. */
 static void service_bind_next(struct flight *f)
 {
@@ -335,6 +349,9 @@ static void service_bind_next(struct flight *f)
 		/* A claim that has an allocation has the finalizer too. */
 		f->has_finalizer |= !claim.allocation || claim.has_finalizer;
 		r = service_write_claim(f, &claim, &err);
+	} else if (!cpod_claims_are_ready(sched_cluster(f->service->sched), pod)) {
+		service_defer(f);
+		return;
 	} else {
 		r = service_send_binding(f, pod, &err);
 	}

@@ -277,6 +277,32 @@ def a_refused_binding_ends_the_reservation():
     gone("f1", claim_names=["refused"])
 
 
+def a_pod_waits_until_its_device_is_ready():
+    if own_minor() < 36:
+        raise Skip("binding conditions are on since 1.36")
+    drop_slices()
+    conditions = {
+        "bindingConditions": ["example.com/attached"],
+        "bindingFailureConditions": ["example.com/broken"],
+    }
+    slice_of("n1", device("remote", **conditions))
+    claim("attach")
+    pod("r1", "attach")
+    rig.waits("r1", "ResourceClaim attach waits until device remote is ready: example.com/attached")
+    assert results("attach")[0]["bindingConditions"] == ["example.com/attached"]
+    condition = {
+        "type": "example.com/attached",
+        "status": "True",
+        "reason": "Attached",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"driver": NIC, "pool": "n1", "device": "remote", "conditions": [condition]}
+    cluster.patch(claims("attach") + "/status", {"status": {"devices": [status]}})
+    assert rig.bound("r1")["spec"]["nodeName"] == "n1"
+    gone("r1", claim_names=["attach"])
+
+
 # ---- devices of divvy.gpu
 
 
@@ -378,6 +404,7 @@ TESTS = [
     a_taint_rule_keeps_claims_off,
     what_is_missing_is_named,
     a_refused_binding_ends_the_reservation,
+    a_pod_waits_until_its_device_is_ready,
     shares_are_packed,
     why_names_the_claims_that_have_the_devices,
     a_selector_and_a_class_are_named,

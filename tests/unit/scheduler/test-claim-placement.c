@@ -359,6 +359,76 @@ static void a_limit_can_be_kept_by_evictions(void **state)
 	nothing();
 }
 
+/* Sets the allocated claim "b" with one condition of its device; type "": none. */
+static void set_condition(int version, const char *type)
+{
+	set(CLUSTER_RESOURCE_CLAIM,
+		"{'metadata':{'name':'b','namespace':'s','uid':'c-b','resourceVersion':'%d'},"
+		"'spec':{},'status':{'reservedFor':[{'resource':'pods','name':'b','uid':'u-b'}],"
+		"'devices':[{'driver':'d','pool':'n1','device':'x','conditions':[{'type':'%s',"
+		"'status':'True'}]}],'allocation':{'allocationTimestamp':'2026-01-02T03:04:05Z',"
+		"'devices':{'results':[{'request':'r','driver':'d','pool':'n1','device':'x',"
+		"'bindingConditions':['Attached'],'bindingFailureConditions':['Broken']}]},"
+		"'nodeSelector':{'nodeSelectorTerms':[{'matchFields':[{'key':'metadata.name',"
+		"'operator':'In','values':['n1']}]}]}}}}",
+		version, type);
+}
+
+/* Places the pod "b" with a device that its driver attaches to the node before the Binding. */
+static void place_attached(void)
+{
+	const struct cpod *pod;
+
+	add_node("n1", 0);
+	cluster_note_served(sched_cluster(sched), CLUSTER_RESOURCE_CLAIM);
+	set(CLUSTER_DEVICE_CLASS, CLASS("gpu", "device.driver == \\\"d\\\""));
+	set(CLUSTER_SLICE,
+		"{'metadata':{'name':'n1'},'spec':{'driver':'d','nodeName':'n1','pool':{'name':"
+		"'n1','generation':1,'resourceSliceCount':1},'devices':[{'name':'x',"
+		"'bindingConditions':['Attached'],'bindingFailureConditions':['Broken']}]}}");
+	add_claim("b", 0, 1);
+	add_claim_pod("b", "");
+	pod = next(SCHED_BIND, "b", NULL);
+	assert_string_equal(
+		json_string_value(json_array_get(
+			json_object_get(json_array_get(results_of(pod), 0), "bindingConditions"),
+			0)),
+		"Attached");
+	set_condition(2, "");
+	assert_false(cpod_claims_are_ready(sched_cluster(sched), pod));
+	sched_defer(sched, "s", "b", "u-b");
+	pass(2);
+	told("b", "ResourceClaim b waits until device x is ready: Attached");
+	nothing();
+}
+
+static void a_pod_waits_until_its_device_is_ready(void **state)
+{
+	place_attached();
+	set_condition(3, "Attached");
+	pass(30);
+	assert_true(cpod_claims_are_ready(sched_cluster(sched), next(SCHED_BIND, "b", NULL)));
+	nothing();
+}
+
+static void a_device_that_cannot_be_ready_is_freed(void **state)
+{
+	place_attached();
+	set_condition(3, "Broken");
+	pass(30);
+	told("b", "ResourceClaim b: device x is not ready: Broken");
+	next(SCHED_FREE_CLAIMS, "b", NULL);
+}
+
+static void a_device_that_is_not_ready_in_time_is_freed(void **state)
+{
+	place_attached();
+	pass(700);
+	set_condition(3, "");
+	told("b", "ResourceClaim b: device x is not ready: Attached");
+	next(SCHED_FREE_CLAIMS, "b", NULL);
+}
+
 /* The policy of divvy-scheduler. */
 static int begin(void **state)
 {
@@ -383,6 +453,9 @@ int main(void)
 		TEST(a_total_counts_claims),
 		TEST(a_queue_counts_claims),
 		TEST(a_limit_can_be_kept_by_evictions),
+		TEST(a_pod_waits_until_its_device_is_ready),
+		TEST(a_device_that_cannot_be_ready_is_freed),
+		TEST(a_device_that_is_not_ready_in_time_is_freed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,16 +5,19 @@
  * with each choice. A node's CPU and memory in the model are what is allocatable, less the use of
  * pods that have no tenant there.
  */
-#include "scheduler/claim-model.h"
+#include "claims/claim-model.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "claims/claims.h"
+#include "kuberules/pod.h"
+#include "kuberules/view.h"
 #include "place/place-policy.h"
-#include "scheduler/cluster-internal.h"
+#include "place/place.h"
 
 struct model_node {
 	UT_hash_handle hh;
@@ -40,6 +43,9 @@ struct model_tenant {
 
 struct claim_model {
 	struct place *place;
+	/* borrowed, and set with each choice */
+	struct claims *claims;
+	const struct view *view;
 	struct model_node *nodes, **by_at;
 	uint32_t by_at_room;
 	struct model_tenant *tenants;
@@ -178,12 +184,12 @@ static int model_add_tenant(struct claim_model *model, struct model_tenant *tena
 	return 0;
 }
 
-static int model_keep_claim(
-	struct claim_model *model, const struct cluster *c, const struct claims_held_units *held)
+static int model_keep_claim(struct claim_model *model, const struct claims_held_units *held)
 {
-	const struct cpod *pod = held->user ? cluster_pod((struct cluster *)c, held->ns, held->user)
-					    : NULL;
-	const struct pod *seen = pod ? cpod_view(c, pod) : NULL;
+	const struct object *object = held->user
+		? view_find(model->view, OBJECT_POD, held->ns, held->user)
+		: NULL;
+	const struct pod *pod = object ? pod_from_object(object) : NULL;
 	struct model_tenant *tenant;
 	int r = 0;
 
@@ -208,9 +214,10 @@ static int model_keep_claim(
 		r = tenant->units[i] ? 0 : -ENOMEM;
 	}
 	/* The pod's CPU and memory count with its only claim. */
-	if (seen && seen->claims.n == 1) {
-		tenant->cpu_milli = pod->cpu_milli;
-		tenant->memory_bytes = pod->memory_bytes;
+	if (pod && pod->claims.n == 1) {
+		tenant->cpu_milli = (uint32_t)MIN(
+			MAX(pod->request.cpu_milli, INT64_C(0)), (int64_t)INT32_MAX);
+		tenant->memory_bytes = (uint64_t)MAX(pod->request.memory_bytes, INT64_C(0));
 	}
 	if (r == 0)
 		HASH_ADD_KEYPTR(hh, model->tenants, tenant->key, strlen(tenant->key), tenant);
@@ -224,11 +231,11 @@ static int model_keep_claim(
 /* ---- nodes ---- */
 
 /* Allocatable less the use of pods without a tenant. */
-static void model_read_capacities(const struct cluster *c, const struct model_node *node,
+static void model_read_capacities(const struct view *view, const struct model_node *node,
 	uint32_t at, uint32_t *ret_cpu, uint64_t *ret_memory)
 {
-	const struct resources *all = &view_node(c->view, at)->allocatable;
-	const struct resources *used = view_node_used(c->view, at);
+	const struct resources *all = &view_node(view, at)->allocatable;
+	const struct resources *used = view_node_used(view, at);
 	const int64_t cpu = all->cpu_milli - used->cpu_milli + node->tenants_cpu;
 	const int64_t memory = all->memory_bytes - used->memory_bytes +
 		(int64_t)node->tenants_memory;
@@ -248,14 +255,14 @@ static struct place_node_info model_info(const struct model_node *node)
 }
 
 /* Returns the number of devices, or -errno. */
-static int model_read_devices(struct claim_model *model, struct cluster *c, const char *name,
+static int model_read_devices(struct claim_model *model, const char *name,
 	struct place_device_info devices[static CLAIMS_UNITS_MAX])
 {
 	struct claims_unit units[CLAIMS_UNITS_MAX];
-	const int at = view_find_node(c->view, name);
+	const int at = view_find_node(model->view, name);
 	const struct claims_node node = {
-		name, at < 0 ? NULL : &view_node(c->view, (uint32_t)at)->object.labels};
-	const uint32_t n = at < 0 ? 0 : claims_units(c->claims, NULL, &node, units);
+		name, at < 0 ? NULL : &view_node(model->view, (uint32_t)at)->object.labels};
+	const uint32_t n = at < 0 ? 0 : claims_units(model->claims, NULL, &node, units);
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t bit;
@@ -289,10 +296,10 @@ static void model_leave(struct claim_model *model, struct model_node *node)
 }
 
 /* Adds the node with its new devices and its tenants. A node that is refused has no devices. */
-static int model_enter(struct claim_model *model, struct cluster *c, struct model_node *node,
+static int model_enter(struct claim_model *model, struct model_node *node,
 	const struct place_device_info *devices, uint32_t n)
 {
-	const int at = view_find_node(c->view, node->name);
+	const int at = view_find_node(model->view, node->name);
 	struct model_tenant *tenant;
 	struct place_node_info info;
 	int r;
@@ -306,7 +313,8 @@ static int model_enter(struct claim_model *model, struct cluster *c, struct mode
 	if (at < 0)
 		return 0;
 	memcpy(node->devices, devices, n * sizeof(*devices));
-	model_read_capacities(c, node, (uint32_t)at, &node->cpu_milli, &node->memory_bytes);
+	model_read_capacities(
+		model->view, node, (uint32_t)at, &node->cpu_milli, &node->memory_bytes);
 	info = model_info(node);
 	r = place_node_add(model->place, &info, &node->at, NULL);
 	if (r < 0) {
@@ -338,19 +346,19 @@ static bool model_is_same(
 	return true;
 }
 
-static int model_sync_units(struct claim_model *model, struct cluster *c, struct model_node *node)
+static int model_sync_units(struct claim_model *model, struct model_node *node)
 {
 	struct place_device_info devices[CLAIMS_UNITS_MAX];
 	int n;
 
-	n = model_read_devices(model, c, node->name, devices);
+	n = model_read_devices(model, node->name, devices);
 	if (n == -ENOMEM)
 		return n;
 	n = MAX(n, 0);
 	if (model_is_same(node, devices, (uint32_t)n))
 		return 0;
 	model_leave(model, node);
-	return model_enter(model, c, node, devices, (uint32_t)n);
+	return model_enter(model, node, devices, (uint32_t)n);
 }
 
 static struct model_node *model_get(struct claim_model *model, const char *name)
@@ -373,10 +381,9 @@ static struct model_node *model_get(struct claim_model *model, const char *name)
 }
 
 /* Updates the node's capacities, and its units if they are unknown or may have changed. */
-static int model_sync_node(
-	struct claim_model *model, struct cluster *c, uint32_t at, bool has_new_slices)
+static int model_sync_node(struct claim_model *model, uint32_t at, bool has_new_slices)
 {
-	struct model_node *node = model_get(model, view_node(c->view, at)->object.name);
+	struct model_node *node = model_get(model, view_node(model->view, at)->object.name);
 	struct place_node_info info;
 	uint64_t memory;
 	uint32_t cpu;
@@ -386,13 +393,13 @@ static int model_sync_node(
 		return -ENOMEM;
 	node->is_seen = true;
 	if (has_new_slices || !node->devices) {
-		r = model_sync_units(model, c, node);
+		r = model_sync_units(model, node);
 		if (r < 0)
 			return r;
 	}
 	if (node->at == PLACE_NONE)
 		return 0;
-	model_read_capacities(c, node, at, &cpu, &memory);
+	model_read_capacities(model->view, node, at, &cpu, &memory);
 	if (cpu == node->cpu_milli && memory == node->memory_bytes)
 		return 0;
 	node->cpu_milli = cpu;
@@ -401,23 +408,23 @@ static int model_sync_node(
 	return place_node_update(model->place, node->at, &info, NULL) == -ENOMEM ? -ENOMEM : 0;
 }
 
-static int model_sync(struct claim_model *model, struct cluster *c)
+static int model_sync(struct claim_model *model)
 {
-	const uint64_t version = claims_slices_version(c->claims);
+	const uint64_t version = claims_slices_version(model->claims);
 	const bool has_new_slices = version != model->slices_version;
 	struct model_node *node, *next;
 	struct claims_held_units held;
 	int r = 0;
 
 	if (!model->is_watching)
-		claims_watch(c->claims);
+		claims_watch(model->claims);
 	model->is_watching = true;
-	while (r == 0 && claims_next_changed(c->claims, &held))
-		r = model_keep_claim(model, c, &held);
+	while (r == 0 && claims_next_changed(model->claims, &held))
+		r = model_keep_claim(model, &held);
 	for (node = model->nodes; node; node = node->hh.next)
 		node->is_seen = false;
-	for (uint32_t i = 0; r == 0 && i < view_n_nodes(c->view); i++)
-		r = model_sync_node(model, c, i, has_new_slices);
+	for (uint32_t i = 0; r == 0 && i < view_n_nodes(model->view); i++)
+		r = model_sync_node(model, i, has_new_slices);
 	if (r < 0)
 		return r;
 	HASH_ITER(hh, model->nodes, node, next) {
@@ -435,15 +442,14 @@ static int model_sync(struct claim_model *model, struct cluster *c)
 
 struct model_quest {
 	struct claim_model *model;
-	struct cluster *cluster;
 	const struct claim_model_params *params;
 	bool is_one_group; /* only nodes where all devices are of one group */
 };
 
 static uint64_t model_mask(struct model_quest *quest, const struct model_node *node)
 {
-	struct cluster *c = quest->cluster;
-	const int at = view_find_node(c->view, node->name);
+	struct claim_model *model = quest->model;
+	const int at = view_find_node(model->view, node->name);
 	struct claims_unit units[CLAIMS_UNITS_MAX];
 	uint64_t mask = 0;
 	struct claims_node seen;
@@ -451,8 +457,9 @@ static uint64_t model_mask(struct model_quest *quest, const struct model_node *n
 
 	if (at < 0)
 		return 0;
-	seen = (struct claims_node){node->name, &view_node(c->view, (uint32_t)at)->object.labels};
-	n = claims_units(c->claims, quest->params->search, &seen, units);
+	seen = (struct claims_node){
+		node->name, &view_node(model->view, (uint32_t)at)->object.labels};
+	n = claims_units(model->claims, quest->params->search, &seen, units);
 	for (uint32_t i = 0; i < n && i < node->n_devices; i++)
 		if (units[i].suits && !strcmp(units[i].name, node->devices[i].uuid))
 			mask |= UINT64_C(1) << i;
@@ -472,12 +479,11 @@ static uint64_t model_filter(void *arg, const struct place_spec *spec, uint32_t 
 {
 	struct model_quest *quest = arg;
 	const struct model_node *node = quest->model->by_at[at];
-	const struct cnode *own = node ? cnode_find(quest->cluster, node->name) : NULL;
 
 	(void)spec;
 	(void)evicted;
 	(void)n_evicted;
-	if (!own || own->at == PLACE_NONE || !quest->params->may_use(quest->params->arg, own))
+	if (!node || !quest->params->may_use(quest->params->arg, node->name))
 		return 0;
 	if (!quest->params->search)
 		return UINT64_MAX;
@@ -523,9 +529,7 @@ static int model_spec(struct model_quest *quest, struct place_spec *ret)
 	if (!quest->params->search) {
 		spec.count = 0;
 		*ret = spec;
-		return quest->model->n_units && !cluster_has_open_devices(quest->cluster)
-			? 0
-			: -EOPNOTSUPP;
+		return quest->model->n_units ? 0 : -EOPNOTSUPP;
 	}
 	if (!claims_search_simple(quest->params->search, &simple) ||
 		simple.count > SPEC_DEVICES_MAX)
@@ -606,10 +610,10 @@ static int model_ask(
 	return r;
 }
 
-int claim_model_find(struct claim_model *model, struct cluster *c,
-	const struct claim_model_params *params, struct claim_model_choice *ret)
+int claim_model_find(struct claim_model *model, const struct claim_model_params *params,
+	struct claim_model_choice *ret)
 {
-	struct model_quest quest = {model, c, params, false};
+	struct model_quest quest = {model, params, false};
 	struct claim_model_choice made = {.unit = ""};
 	struct place_device_view device;
 	struct place_choice choice;
@@ -617,9 +621,11 @@ int claim_model_find(struct claim_model *model, struct cluster *c,
 	int r;
 
 	/* Pods of clusters without such devices pay nothing. */
-	if (!claims_has_units(c->claims))
+	model->claims = params->claims;
+	model->view = params->view;
+	if (!claims_has_units(model->claims))
 		return -EOPNOTSUPP;
-	r = model_sync(model, c);
+	r = model_sync(model);
 	r = r < 0 ? r : model_spec(&quest, &spec);
 	if (r < 0)
 		return r;
@@ -628,7 +634,7 @@ int claim_model_find(struct claim_model *model, struct cluster *c,
 	r = model_ask(&quest, &spec, &choice);
 	if (r < 0)
 		return r;
-	made.node = cnode_find(c, model->by_at[choice.node]->name);
+	made.node = model->by_at[choice.node]->name;
 	/* Free devices of one model differ only in their groups, which src/claims compares. */
 	if (choice.n == 1 && !spec.is_exclusive) {
 		place_device_get(model->place,
