@@ -327,6 +327,7 @@ static void service_defer(struct flight *f)
 		service_answer_bind(
 			TAKE_PTR(f->asked), "the devices of a ResourceClaim are not ready");
 	s->n_binds--;
+	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	sched_defer(s->sched, f->ns, f->name, f->uid);
 	service_wake(s);
 	service_write_end(f);

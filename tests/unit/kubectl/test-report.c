@@ -149,6 +149,26 @@ static void an_ended_init_container_is_not_waiting(void **state)
 	assert_string_equal(json_string_value(json_array_get(why, 0)), "the container has exited");
 }
 
+static void tenants_of_claims_are_listed(void **state)
+{
+	_cleanup_json_ json_t *nodes = of(
+		"metadata: {name: n1}\nstatus: {tenants: [{podUID: u1, namespace: s, pod: p, claim: "
+		"c, container: gpu, devices: [GPU-a], request: 300, limit: 600, memoryBytes: [7], "
+		"class: standard}, {podUID: u2, namespace: s, pod: q, claim: c, container: gpu}]}\n");
+	_cleanup_json_ json_t *pods = of("metadata: {name: p, namespace: s, uid: u1}\nspec: "
+					 "{nodeName: n1, containers: [{name: main}]}\n");
+	_cleanup_json_ json_t *rows = report_tenants(
+		&(struct report_facts){nodes, NULL}, pods, NULL);
+	const json_t *row = json_array_get(rows, 0);
+
+	assert_int_equal(json_array_size(rows), 1);
+	assert_string_equal(json_text_or_empty(row, "claim"), "c");
+	assert_string_equal(json_text_or_empty(row, "container"), "gpu");
+	assert_string_equal(json_text_or_empty(row, "granted"), "0.3-0.6");
+	assert_string_equal(json_text_or_empty(row, "state"), "Running");
+	assert_int_equal(json_int_or_zero(row, "memory_bytes"), 7);
+}
+
 static void finds_devices_by_any_name(void **state)
 {
 	_cleanup_json_ json_t *nodes = of(nodes_text);
@@ -327,6 +347,7 @@ static void nodes_in_trouble_are_shown(void **state)
 
 UNIT_MAIN(UNIT(a_silent_daemon_is_reported), UNIT(nodes_in_trouble_are_shown),
 	UNIT(lists_devices_with_tenants), UNIT(unknown_values_are_left_out), UNIT(lists_tenants),
-	UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts), UNIT(idle_tenants_are_found),
-	UNIT(an_ended_init_container_is_not_waiting), UNIT(draws_bars),
-	UNIT(the_limit_of_a_tenant_is_named), UNIT(an_opportunistic_tenant_uses_leftover_time))
+	UNIT(tenants_of_claims_are_listed), UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts),
+	UNIT(idle_tenants_are_found), UNIT(an_ended_init_container_is_not_waiting),
+	UNIT(draws_bars), UNIT(the_limit_of_a_tenant_is_named),
+	UNIT(an_opportunistic_tenant_uses_leftover_time))
