@@ -280,6 +280,37 @@ static void a_gang_gets_all_its_devices_or_none(void **state)
 	nothing();
 }
 
+/* Each of the two pods needs the device of a less important pod. */
+static void a_gang_evicts_together(void **state)
+{
+	static const char member[] = ",'priority':10,'schedulingGroup':{'podGroupName':'g'}";
+
+	add_dra_node("n1", "00");
+	add_classes();
+	place("a", 0, 1, "n1");
+	place("b", 0, 1, "n1");
+	cluster_note_served(sched_cluster(sched), CLUSTER_KUBE_GROUP);
+	set(CLUSTER_KUBE_GROUP,
+		"{'metadata':{'name':'g','namespace':'s'},'spec':{'schedulingPolicy':{'gang':{"
+		"'minCount':2}}}}");
+	add_claim("c", 0, 1);
+	add_claim("d", 0, 1);
+	add_claim_pod("c", member);
+	add_claim_pod("d", member);
+	next(SCHED_NOMINATE, "c", NULL);
+	next(SCHED_NOMINATE, "d", NULL);
+	next(SCHED_EVICT, "a", "s/c");
+	next(SCHED_EVICT, "b", "s/c");
+	end_pod("a");
+	pass(1);
+	nothing();
+	end_pod("b");
+	pass(1);
+	next(SCHED_BIND, "c", NULL);
+	next(SCHED_BIND, "d", NULL);
+	nothing();
+}
+
 static void a_total_counts_claims(void **state)
 {
 	add_dra_node("n1", "00");
@@ -450,6 +481,7 @@ int main(void)
 		TEST(equal_pods_evict_nobody),
 		TEST(a_nominated_pod_keeps_its_devices),
 		TEST(a_gang_gets_all_its_devices_or_none),
+		TEST(a_gang_evicts_together),
 		TEST(a_total_counts_claims),
 		TEST(a_queue_counts_claims),
 		TEST(a_limit_can_be_kept_by_evictions),
