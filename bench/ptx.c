@@ -109,7 +109,7 @@ static struct ptx *load(const char *text)
 	struct error err = {0};
 	struct ptx *ptx;
 
-	if (ptx_load(str_from(text), NULL, NULL, &ptx, &err) < 0)
+	if (ptx_load(str_from(text), NULL, &ptx, &err) < 0)
 		bench_die("%s", err.msg);
 	return ptx;
 }

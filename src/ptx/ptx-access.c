@@ -108,17 +108,24 @@ void *access_lane(struct warp *w, const struct insn *in, uint32_t lane, enum spa
 	return base + address;
 }
 
-/* A thread's loads from host memory go one by one. */
+/*
+ * A thread's accesses to host memory go one by one. Memory of the device may move meanwhile: the
+ * caller must find its pointers again.
+ */
 static bool access_host(struct warp *w, const struct insn *in, uint64_t address, void *buf,
 	uint32_t bytes, bool write)
 {
 	const struct ptx_device *device = w->worker->job->device;
+	int r;
 
 	w->worker->until_pause -= STEPS_HOST;
-	if (device->host(device->user, address, buf, bytes, write) == 0)
-		return true;
-	warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address);
-	return false;
+	if (atomic_load_explicit(&w->worker->job->cancel, memory_order_relaxed))
+		return false;
+	r = device->host(device->user, address, buf, bytes, write);
+	access_forget(w->worker);
+	if (r < 0)
+		warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address);
+	return r >= 0;
 }
 
 enum { HOST_PART = 256 }; /* bytes of a text that are read at once */
@@ -299,29 +306,23 @@ static bool access_span(struct warp *w, const struct insn *in, uint32_t mask,
 	return true;
 }
 
-/*
- * Fills the pointers of the lanes. Lanes with host memory are served at once and leave the mask.
- * Returns the lanes that are left; none after a fault.
- */
-static uint32_t access_pointers(struct warp *w, const struct insn *in, uint32_t mask,
-	const uint64_t *address, bool write, uint8_t **p)
+/* Fills the pointers of the lanes, and the mask of lanes with host memory. False: a fault. */
+static bool access_resolve(struct warp *w, const struct insn *in, uint32_t mask,
+	const uint64_t *address, bool write, uint8_t **p, uint32_t *ret_hosts)
 {
 	const struct extra *x = in->x;
 	const uint32_t bytes = x->width * x->n;
 	const enum space space = x->space;
 	const struct ptx_range *r = &w->worker->ranges[0];
-	uint32_t left = mask;
 
-	if (access_span(w, in, mask, address, write, p))
-		return mask;
-
+	*ret_hosts = 0;
 	FOR_LANES(i, mask)
 	{
 		bool is_host;
 
 		if ((address[i] & (bytes - 1)) != 0) {
 			warp_fault(w, in, PTX_MISALIGNED_ADDRESS, address[i]);
-			return 0;
+			return false;
 		}
 		if (space <= SP_GLOBAL && address[i] >= r->lo && address[i] < r->hi &&
 			bytes <= r->hi - address[i] && (!write || r->can_write)) {
@@ -329,19 +330,38 @@ static uint32_t access_pointers(struct warp *w, const struct insn *in, uint32_t 
 			continue;
 		}
 		p[i] = access_lane(w, in, i, space, address[i], bytes, write, &is_host);
-		if (is_host) {
-			if (!access_host_lane(w, in, i, address[i], write))
-				return 0;
-			left &= ~(1u << i);
-		} else if (!p[i]) {
-			return 0;
-		}
+		if (is_host)
+			*ret_hosts |= 1u << i;
+		else if (!p[i])
+			return false;
 		for (uint32_t k = 0; k < RANGES; k++)
 			if (address[i] - w->worker->ranges[k].lo <
 				w->worker->ranges[k].hi - w->worker->ranges[k].lo)
 				r = &w->worker->ranges[k];
 	}
-	return left;
+	return true;
+}
+
+/*
+ * Fills the pointers of the lanes. Lanes with host memory are served at once and leave the mask.
+ * Returns the lanes that are left; none after a fault.
+ */
+static uint32_t access_pointers(struct warp *w, const struct insn *in, uint32_t mask,
+	const uint64_t *address, bool write, uint8_t **p)
+{
+	uint32_t hosts;
+
+	if (access_span(w, in, mask, address, write, p))
+		return mask;
+	if (!access_resolve(w, in, mask, address, write, p, &hosts))
+		return 0;
+	if (hosts == 0)
+		return mask;
+	FOR_LANES(i, hosts)
+	if (!access_host_lane(w, in, i, address[i], write))
+		return 0;
+	mask &= ~hosts;
+	return access_resolve(w, in, mask, address, write, p, &hosts) ? mask & ~hosts : 0;
 }
 
 /* All lanes read or write one row of memory, the usual case: returns its first byte, or NULL. */
@@ -545,6 +565,39 @@ static uint64_t atomic_operand(const struct warp *w, int32_t at, uint32_t width,
 	return v;
 }
 
+struct atomic_update {
+	const struct extra *x;
+	uint64_t old, b, c;
+};
+
+static void atomic_update(void *data, void *buf)
+{
+	struct atomic_update *u = data;
+	uint64_t now;
+
+	memcpy(&u->old, buf, u->x->width);
+	now = atomic_new(u->x, u->old, u->b, u->c);
+	memcpy(buf, &now, u->x->width);
+}
+
+static bool atomic_host(struct warp *w, const struct insn *in, uint64_t address, uint64_t b,
+	uint64_t c, uint64_t *ret_old)
+{
+	const struct ptx_device *device = w->worker->job->device;
+	struct atomic_update u = {.x = in->x, .b = b, .c = c};
+	int r;
+
+	w->worker->until_pause -= (int64_t)2 * STEPS_HOST;
+	if (atomic_load_explicit(&w->worker->job->cancel, memory_order_relaxed))
+		return false;
+	r = device->host_update(device->user, address, in->x->width, atomic_update, &u);
+	access_forget(w->worker);
+	if (r < 0)
+		warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address);
+	*ret_old = u.old;
+	return r >= 0;
+}
+
 void exec_atomic(struct warp *w, const struct insn *in, uint32_t mask)
 {
 	const struct extra *x = in->x;
@@ -566,16 +619,10 @@ void exec_atomic(struct warp *w, const struct insn *in, uint32_t mask)
 			return;
 		for (uint32_t k = 0; k < x->n; k++) {
 			uint64_t b = atomic_operand(w, x->ops[x->n + k], x->width, i);
-			uint64_t c = atomic_operand(w, in->c, x->width, i), old = 0, now;
+			uint64_t c = atomic_operand(w, in->c, x->width, i), old = 0;
 
 			if (is_host) {
-				/* Only the device's own threads see this as one step. */
-				if (!access_host(w, in, address[i] + k * x->width, &old, x->width,
-					    false))
-					return;
-				now = atomic_new(x, old, b, c);
-				if (!access_host(
-					    w, in, address[i] + k * x->width, &now, x->width, true))
+				if (!atomic_host(w, in, address[i] + k * x->width, b, c, &old))
 					return;
 			} else {
 				old = atomic_apply(x, p + k * x->width, b, c);
@@ -600,22 +647,24 @@ void exec_copy_async(struct warp *w, const struct insn *in, uint32_t mask)
 		uint64_t from = atomic_operand(w, x->ops[0], 8, i) +
 			(uint64_t)(int64_t)(int32_t)x->d2;
 		uint64_t n = in->c == OPERAND_NONE ? x->width : atomic_operand(w, in->c, 4, i);
-		bool is_host;
-		uint8_t *to = access_lane(w, in, i, x->space, address[i], x->width, true, &is_host);
-		const uint8_t *source;
+		uint8_t bytes[16] = {0};
+		bool is_host = false;
+		const uint8_t *source = NULL;
+		uint8_t *to;
 
+		n = n < x->width ? n : x->width;
+		if (n)
+			source = access_lane(
+				w, in, i, SP_GENERIC, from, (uint32_t)n, false, &is_host);
+		if (source)
+			memcpy(bytes, source, n);
+		else if (n && (!is_host || !access_host(w, in, from, bytes, (uint32_t)n, false)))
+			return;
+		to = access_lane(w, in, i, x->space, address[i], x->width, true, &is_host);
 		if (is_host)
 			warp_fault(w, in, PTX_ILLEGAL_ADDRESS, address[i]);
 		if (!to)
 			return;
-		n = n < x->width ? n : x->width;
-		memset(to, 0, x->width);
-		if (n == 0)
-			continue;
-		source = access_lane(w, in, i, SP_GENERIC, from, (uint32_t)n, false, &is_host);
-		if (source)
-			memcpy(to, source, n);
-		else if (!is_host || !access_host(w, in, from, to, (uint32_t)n, false))
-			return;
+		memcpy(to, bytes, x->width);
 	}
 }

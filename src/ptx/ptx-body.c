@@ -23,8 +23,10 @@ struct insn *body_emit(struct parser *p, enum control control, exec_fn *fn)
 		return NULL;
 	if (p->n_insns == p->cap_insns) {
 		uint32_t cap = p->cap_insns ? 2 * p->cap_insns : 256;
-		struct insn *more = cap <= INSNS_MAX ? realloc(p->insns, cap * sizeof(*more))
-						     : NULL;
+		struct insn *more = NULL;
+
+		if (cap <= INSNS_MAX && parse_account(p, cap * sizeof(*more)))
+			more = realloc(p->insns, cap * sizeof(*more));
 
 		if (!more) {
 			parse_fail(p, ENOMEM, "too many instructions for the memory that is left");
@@ -707,7 +709,7 @@ void body_parse(struct parser *p)
 	p->guard = OPERAND_NONE;
 	p->is_guard_negated = false;
 	parse_expect(p, "{");
-	while (!p->has_failed) {
+	while (!p->has_failed && parse_account(p, 0)) {
 		p->line = p->lex.token.line;
 		if (lex_accept(&p->lex, "{")) {
 			parse_scope_open(p);

@@ -173,7 +173,9 @@ struct ptx {
 	uint32_t n_patches, cap_patches;
 	uint32_t shared_end; /* of the static shared memory of all kernels */
 	bool has_print;
-	struct arena arena; /* everything that the module keeps */
+	const struct ptx_memory *memory; /* NULL: no bound */
+	uint64_t taken;                  /* of the memory */
+	struct arena arena;              /* everything that the module keeps */
 };
 
 /* ---- state ---- */
@@ -268,7 +270,8 @@ struct worker {
 	struct ptx_job *job;
 	struct ptx_range ranges[RANGES];
 	uint32_t next_range;
-	int64_t until_pause; /* steps; slow instructions take more than one */
+	int64_t until_pause;   /* steps; slow instructions take more than one */
+	uint64_t taken, spare; /* bytes of the job's memory: taken in all, and not used */
 };
 
 /* How many steps slow instructions count as: for each access and each printing lane, or a warp. */

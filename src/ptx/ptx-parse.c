@@ -67,6 +67,37 @@ static bool parse_memory(struct parser *p)
 	return parse_fail(p, ENOMEM, "out of memory");
 }
 
+/* ACCOUNT_STEP: bytes that are taken at once. SYMBOL_BYTES: of a symbol in a hash table. */
+enum { ACCOUNT_STEP = 1 << 20, SYMBOL_BYTES = 64, PAUSE_STATEMENTS = 4096 };
+
+static uint64_t parse_bytes(const struct parser *p)
+{
+	const struct ptx *ptx = p->ptx;
+
+	return ptx->arena.total + p->scratch.total + (uint64_t)p->n_symbols * SYMBOL_BYTES +
+		p->cap_insns * sizeof(*p->insns) + p->cap_pending * sizeof(*p->pending) +
+		ptx->cap_funcs * sizeof(*ptx->funcs) + ptx->cap_patches * sizeof(*ptx->patches);
+}
+
+bool parse_account(struct parser *p, uint64_t more)
+{
+	const struct ptx_loading *l = p->loading;
+	uint64_t needed = parse_bytes(p) + more, step;
+
+	if (l->pause && p->until_pause-- == 0) {
+		p->until_pause = PAUSE_STATEMENTS;
+		if (!l->pause(l->user))
+			return parse_fail(p, ECANCELED, "the load was canceled");
+	}
+	if (!l->memory || needed <= p->taken || p->has_failed)
+		return !p->has_failed;
+	step = (needed - p->taken + ACCOUNT_STEP - 1) / ACCOUNT_STEP * ACCOUNT_STEP;
+	if (!l->memory->take(l->memory->user, step, false))
+		return parse_fail(p, ENOMEM, "the module needs more memory than is left for it");
+	p->taken += step;
+	return true;
+}
+
 bool parse_expect(struct parser *p, const char *text)
 {
 	if (lex_accept(&p->lex, text))
@@ -118,14 +149,18 @@ struct symbol *parse_find(struct parser *p, struct str name)
 
 struct symbol *parse_add(struct parser *p, struct str name, enum symbol_kind kind)
 {
-	struct symbol *s = arena_take(&p->scratch, sizeof(*s));
+	struct symbol *s;
 
+	if (!parse_account(p, sizeof(*s) + SYMBOL_BYTES))
+		return NULL;
+	s = arena_take(&p->scratch, sizeof(*s));
 	if (!s) {
 		parse_memory(p);
 		return NULL;
 	}
 	s->name = name;
 	s->kind = kind;
+	p->n_symbols++;
 	HASH_ADD_KEYPTR(hh, p->scopes[p->depth], s->name.p, s->name.n, s);
 	if (!s->hh.tbl) {
 		parse_memory(p);
@@ -311,8 +346,10 @@ static void patch_add(struct parser *p, uint64_t address, uint64_t value, uint32
 
 	if (ptx->n_patches == ptx->cap_patches) {
 		uint32_t cap = ptx->cap_patches ? 2 * ptx->cap_patches : 16;
-		struct ptx_patch *more = realloc(ptx->patches, cap * sizeof(*more));
+		struct ptx_patch *more = NULL;
 
+		if (parse_account(p, cap * sizeof(*more)))
+			more = realloc(ptx->patches, cap * sizeof(*more));
 		if (!more) {
 			parse_memory(p);
 			return;
@@ -394,9 +431,9 @@ static void place_global(
 	struct parser *p, struct symbol *s, const struct declaration *d, bool is_extern)
 {
 	s->space = SP_GLOBAL;
-	if (p->address && p->address(p->user, d->name, &s->address))
+	if (p->loading->address && p->loading->address(p->loading->user, d->name, &s->address))
 		return;
-	if (is_extern || !p->address)
+	if (is_extern || !p->loading->address)
 		s->address = 0;
 	else
 		parse_fail(p, EINVAL, "variable '%" STR_FMT "' has no address", STR_ARG(d->name));
@@ -479,8 +516,10 @@ bool parse_declaration(struct parser *p)
 static struct func *func_add(struct parser *p, struct str name, bool is_entry)
 {
 	struct ptx *ptx = p->ptx;
-	struct func *f = arena_take(&ptx->arena, sizeof(*f));
+	struct func *f = NULL;
 
+	if (parse_account(p, sizeof(*f) + name.n))
+		f = arena_take(&ptx->arena, sizeof(*f));
 	if (f)
 		f->name = arena_dup(&ptx->arena, name);
 	if (ptx->n_funcs == ptx->cap_funcs) {
@@ -631,6 +670,8 @@ static void func_keep(struct parser *p)
 	struct func *f = p->func;
 	uint8_t *base;
 
+	if (!parse_account(p, (uint64_t)p->n_insns * sizeof(*f->insns) + p->n_const))
+		return;
 	f->insns = arena_take_array(&p->ptx->arena, p->n_insns + 1, sizeof(*f->insns));
 	base = arena_take(&p->ptx->arena, p->n_const + 64);
 	if (!f->insns || !base) {
@@ -819,7 +860,7 @@ static void parse_module(struct parser *p)
 		parse_target(p);
 	else
 		parse_fail(p, EINVAL, "no .target after .version");
-	while (!p->has_failed && p->lex.token.kind != LEX_END)
+	while (!p->has_failed && p->lex.token.kind != LEX_END && parse_account(p, 0))
 		parse_directive(p);
 	if (!p->has_failed && p->address_size != 64)
 		parse_fail(p, EINVAL, ".address_size is not 64");
@@ -856,6 +897,8 @@ static void parse_finish(struct parser *p)
 {
 	struct ptx *ptx = p->ptx;
 
+	if (!parse_account(p, ptx->n_funcs * (sizeof(*ptx->kernels) + sizeof(*ptx->names))))
+		return;
 	ptx->kernels = arena_take_array(&ptx->arena, ptx->n_funcs + 1, sizeof(*ptx->kernels));
 	ptx->names = arena_take_array(&ptx->arena, ptx->n_funcs + 1, sizeof(*ptx->names));
 	if (!ptx->kernels || !ptx->names) {
@@ -875,9 +918,23 @@ static void parse_finish(struct parser *p)
 	qsort(ptx->names, ptx->n_kernels, sizeof(*ptx->names), kernel_compare);
 }
 
-int ptx_load(struct str text, ptx_address_fn *address, void *user, struct ptx **ret_ptx,
-	struct error *err)
+/* The module keeps its part of what the parser took, and the rest is given back. */
+static void parse_settle(struct parser *p)
 {
+	const struct ptx_memory *memory = p->loading->memory;
+	struct ptx *ptx = p->ptx;
+
+	p->scratch.total = p->n_symbols = p->cap_insns = p->cap_pending = 0;
+	ptx->memory = memory;
+	ptx->taken = memory ? MIN(parse_bytes(p), p->taken) : 0;
+	if (p->taken > ptx->taken)
+		memory->give(memory->user, p->taken - ptx->taken);
+}
+
+int ptx_load(
+	struct str text, const struct ptx_loading *loading, struct ptx **ret_ptx, struct error *err)
+{
+	static const struct ptx_loading nothing;
 	struct ptx *ptx = calloc(1, sizeof(*ptx));
 	struct parser *p = calloc(1, sizeof(*p));
 	int r;
@@ -889,8 +946,7 @@ int ptx_load(struct str text, ptx_address_fn *address, void *user, struct ptx **
 	}
 	p->ptx = ptx;
 	p->err = err;
-	p->address = address;
-	p->user = user;
+	p->loading = loading ? loading : &nothing;
 	p->address_size = 32;
 	ptx->shared_end = SHARED_STATIC;
 	lex_init(&p->lex, text);
@@ -902,6 +958,7 @@ int ptx_load(struct str text, ptx_address_fn *address, void *user, struct ptx **
 	arena_done(&p->scratch);
 	free(p->insns);
 	free(p->pending);
+	parse_settle(p);
 	r = p->has_failed ? p->code : 0;
 	free(p);
 	if (r < 0)
@@ -915,6 +972,8 @@ void ptx_free(struct ptx *ptx)
 {
 	if (!ptx)
 		return;
+	if (ptx->taken)
+		ptx->memory->give(ptx->memory->user, ptx->taken);
 	free(ptx->funcs);
 	free(ptx->patches);
 	arena_done(&ptx->arena);

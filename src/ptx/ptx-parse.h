@@ -89,8 +89,9 @@ struct parser {
 	struct error *err;
 	bool has_failed;
 	int code;
-	ptx_address_fn *address;
-	void *user;
+	const struct ptx_loading *loading;
+	uint64_t taken; /* of the memory, for everything that the parser and the module have */
+	uint32_t n_symbols, until_pause;
 	unsigned address_size, version, target;
 	struct arena scratch; /* lives as long as the parser */
 	struct symbol *scopes[SCOPES_MAX];
@@ -123,6 +124,11 @@ struct parser {
 bool parse_fail(struct parser *p, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 bool parse_expect(struct parser *p, const char *text);
+/*
+ * Counts the memory of module and parser, and `more` bytes that are about to be allocated. Fails if
+ * the load may not take that much, or if it was canceled.
+ */
+bool parse_account(struct parser *p, uint64_t more);
 struct symbol *parse_find(struct parser *p, struct str name);
 struct symbol *parse_add(struct parser *p, struct str name, enum symbol_kind kind);
 bool parse_type(struct str name, enum ptx_type *ret_type);

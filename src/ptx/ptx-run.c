@@ -29,7 +29,46 @@ enum {
 	RESIDENT_MAX = 64,          /* default of ptx_device.resident_max */
 	FRAMES_BYTES_MAX = 1 << 28, /* registers of the functions that one warp has called */
 	DEPTH_MAX = 8192,
+	TAKE_BYTES = 1 << 20, /* memory that a thread takes at once */
 };
+
+/* ---- memory ---- */
+
+static bool worker_take(struct worker *worker, uint64_t bytes, bool is_spare)
+{
+	const struct ptx_memory *memory = worker->job->device->memory;
+	uint64_t more;
+
+	if (!memory)
+		return true;
+	if (worker->spare < bytes) {
+		more = (bytes - worker->spare + TAKE_BYTES - 1) / TAKE_BYTES * TAKE_BYTES;
+		if (!memory->take(memory->user, more, is_spare))
+			return false;
+		worker->spare += more;
+		worker->taken += more;
+	}
+	worker->spare -= bytes;
+	return true;
+}
+
+/* The memory of a block that has ended stays with the thread until the thread leaves the job. */
+static void worker_give(struct worker *worker, uint64_t bytes)
+{
+	if (worker->job->device->memory)
+		worker->spare += bytes;
+}
+
+/* Gives back everything: blocks, and frames that a fault has left behind. */
+static void worker_leave(struct worker *worker)
+{
+	const struct ptx_memory *memory = worker->job->device->memory;
+
+	if (worker->taken)
+		memory->give(memory->user, worker->taken);
+}
+
+/* ---- faults ---- */
 
 void warp_fault(struct warp *w, const struct insn *in, enum ptx_fault fault, uint64_t address)
 {
@@ -242,6 +281,9 @@ static void warp_exit_lanes(struct warp *w, uint32_t mask)
 
 /* ---- calls ---- */
 
+/* Bytes of a frame before its registers. */
+#define FRAME_HEAD ((sizeof(struct frame) + 63) & ~(size_t)63)
+
 static uint8_t *param_at(struct warp *w, struct frame *frame, const struct param *p, uint32_t lane)
 {
 	if (p->reg != OPERAND_NONE)
@@ -280,7 +322,7 @@ static struct frame *frame_new(
 {
 	struct frame *parent = w->frame, *f;
 	uint32_t base = (parent->local_top + 15) & ~15u;
-	size_t head = (sizeof(*f) + 63) & ~(size_t)63;
+	const size_t head = FRAME_HEAD;
 	void *memory;
 
 	if (parent->depth == DEPTH_MAX || base + 16 > w->worker->job->local_bytes ||
@@ -289,7 +331,9 @@ static struct frame *frame_new(
 		warp_fault(w, in, PTX_STACK_ERROR, 0);
 		return NULL;
 	}
-	f = regs_new(head + func->reg_bytes, &memory);
+	f = worker_take(w->worker, head + func->reg_bytes, false)
+		? regs_new(head + func->reg_bytes, &memory)
+		: NULL;
 	if (!f) {
 		warp_fault(w, in, PTX_OUT_OF_MEMORY, 0);
 		return NULL;
@@ -312,6 +356,7 @@ static struct frame *frame_new(
 static void frame_free(struct warp *w, struct frame *f)
 {
 	w->frames_bytes -= f->func->reg_bytes;
+	worker_give(w->worker, FRAME_HEAD + f->func->reg_bytes);
 	free(f->memory);
 }
 
@@ -641,10 +686,21 @@ static void warp_number(struct warp *w, const struct ptx_job *job, uint32_t firs
 	}
 }
 
-static struct block *block_new(struct ptx_job *job)
+static uint64_t block_bytes(const struct ptx_job *job)
 {
-	struct block *b = calloc(1, sizeof(*b));
+	return sizeof(struct block) + job->shared_end +
+		(uint64_t)job->n_warps *
+		(sizeof(struct warp) + job->func->reg_bytes + LANES * (uint64_t)job->local_bytes);
+}
 
+static struct block *block_new(struct worker *worker, bool is_spare)
+{
+	struct ptx_job *job = worker->job;
+	struct block *b;
+
+	if (!worker_take(worker, block_bytes(job), is_spare))
+		return NULL;
+	b = calloc(1, sizeof(*b));
 	if (!b)
 		return NULL;
 	b->job = job;
@@ -751,9 +807,9 @@ static bool residents_add(struct residents *r, struct worker *worker)
 	if (number >= job->n_blocks)
 		return false;
 	if (r->n == r->allocated) {
-		struct block *b = block_new(job);
+		struct block *b = block_new(worker, r->n != 0 && !job->is_cooperative);
 
-		if (!b && r->n)
+		if (!b && r->n && !job->is_cooperative)
 			return false; /* continues with fewer at once */
 		if (!b) {
 			uint32_t none = 0;
@@ -817,6 +873,7 @@ void ptx_job_work(struct ptx_job *job)
 	for (uint32_t i = 0; i < r.allocated; i++)
 		block_free(r.blocks[i]);
 	free(r.blocks);
+	worker_leave(&worker);
 }
 
 /* ---- jobs ---- */

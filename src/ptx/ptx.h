@@ -49,10 +49,31 @@ enum ptx_fault {
 typedef bool ptx_address_fn(void *user, struct str name, uint64_t *ret_address);
 
 /*
- * Loads a module. `text` may go away afterwards. -EINVAL: the text is not valid PTX. -ENOTSUP: an
- * instruction is missing here. -ENOMEM. The message names line and instruction.
+ * Bounds the memory of a module or a job. Any thread calls both functions. The executor gives back
+ * what it took, at the latest when the module or the job is freed.
  */
-int ptx_load(struct str text, ptx_address_fn *address, void *user, struct ptx **ret_ptx,
+struct ptx_memory {
+	void *user;
+	/* Returns whether the bytes are available. is_spare: the executor can go on without them. */
+	bool (*take)(void *user, uint64_t bytes, bool is_spare);
+	void (*give)(void *user, uint64_t bytes);
+};
+
+/* What a caller may add to a load; each member may be NULL. */
+struct ptx_loading {
+	void *user;
+	ptx_address_fn *address;
+	/* Called often. Returns false if the load shall end with -ECANCELED. */
+	bool (*pause)(void *user);
+	const struct ptx_memory *memory; /* must outlive the module */
+};
+
+/*
+ * Loads a module. `text` may go away afterwards, and `loading` may be NULL. -EINVAL: the text is
+ * not valid PTX. -ENOTSUP: an instruction is missing here. -ENOMEM, -ECANCELED. The message names
+ * line and instruction.
+ */
+int ptx_load(struct str text, const struct ptx_loading *loading, struct ptx **ret_ptx,
 	struct error *err);
 void ptx_free(struct ptx *ptx);
 
@@ -82,8 +103,17 @@ struct ptx_device {
 	void *user;
 	/* Finds the range that contains an address. 0, -EFAULT, or -ENXIO for host memory. */
 	int (*range)(void *user, uint64_t address, struct ptx_range *ret_range);
-	/* Copies from (or, with write, to) memory of the host. 0 or -EFAULT. May be NULL. */
+	/*
+	 * Copies from (or, with write, to) memory of the host. 0 or -EFAULT. Ranges may change
+	 * during the call. May be NULL.
+	 */
 	int (*host)(void *user, uint64_t address, void *buf, size_t n, bool write);
+	/*
+	 * Changes memory of the host in one step, as the kernel's threads see it: reads `bytes`,
+	 * calls update(data, buf), and writes buf. 0 or -EFAULT. May be NULL if `host` is.
+	 */
+	int (*host_update)(void *user, uint64_t address, uint32_t bytes,
+		void (*update)(void *data, void *buf), void *data);
 	/*
 	 * Called often by each thread, between instructions. Ranges may change during the call. May
 	 * be NULL.
@@ -97,6 +127,7 @@ struct ptx_device {
 	uint64_t steps_max;    /* instructions of one warp before PTX_TIMEOUT; 0: no bound */
 	uint32_t stack_bytes;  /* local memory of a thread beyond its kernel's own; 0: 64 KiB */
 	uint32_t resident_max; /* blocks that run at once in turns; 0: 64 */
+	const struct ptx_memory *memory; /* NULL: no bound */
 };
 
 struct ptx_launch {

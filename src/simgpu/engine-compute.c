@@ -198,7 +198,8 @@ static uint32_t code_translate(
 		source = code_take(&r, r.head->text_bytes);
 		if (!source)
 			return SIMGPU_INVALID_VALUE;
-		e = ptx_load((struct str){source, r.head->text_bytes}, code_address, &variables,
+		e = ptx_load((struct str){source, r.head->text_bytes},
+			&(struct ptx_loading){.user = &variables, .address = code_address},
 			&code->ptx, &err);
 		if (e < 0) {
 			snprintf(text, size, "%s", err.msg);
@@ -292,6 +293,27 @@ static int worker_host(void *user, uint64_t address, void *buf, size_t n, bool w
 	const struct ejob *job = user;
 
 	return exec_host_io(job->op, buf, address, n, write);
+}
+
+/* One at a time, so that atomics of several workers are atomic. */
+static int worker_host_update(void *user, uint64_t address, uint32_t bytes,
+	void (*update)(void *data, void *buf), void *data)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	const struct ejob *job = user;
+	uint8_t buf[16];
+	int r;
+
+	if (bytes > sizeof(buf))
+		return -EFAULT;
+	pthread_mutex_lock(&lock);
+	r = exec_host_io(job->op, buf, address, bytes, false);
+	if (r >= 0) {
+		update(data, buf);
+		r = exec_host_io(job->op, buf, address, bytes, true);
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 static void worker_pause(void *user)
@@ -485,6 +507,7 @@ void compute_start(struct eop *op)
 			.user = job,
 			.range = worker_range,
 			.host = worker_host,
+			.host_update = worker_host_update,
 			.pause = worker_pause,
 			.print = worker_print,
 			.now_ns = worker_now,

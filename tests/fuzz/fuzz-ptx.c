@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct str text = {(const char *)data, n};
 	struct error err = {0};
 	struct ptx *ptx = NULL;
-	int r = ptx_load(text, address_of, NULL, &ptx, &err);
+	int r = ptx_load(text, &(struct ptx_loading){.address = address_of}, &ptx, &err);
 
 	FUZZ_CHECK(r == 0 || r == -EINVAL || r == -ENOTSUP || r == -ENOMEM);
 	FUZZ_CHECK((r == 0) == (ptx != NULL) && (r == 0 || err.msg[0]));

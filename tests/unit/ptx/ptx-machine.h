@@ -60,7 +60,8 @@ static struct ptx *machine_load(const char *text)
 	struct error err = {0};
 	struct ptx *ptx = NULL;
 
-	if (ptx_load(str_from(text), NULL, NULL, &ptx, &err) < 0)
+	if (ptx_load(str_from(text), &(struct ptx_loading){.memory = machine.device.memory}, &ptx,
+		    &err) < 0)
 		fail_msg("%s", err.msg);
 	return ptx;
 }

@@ -513,7 +513,7 @@ static void test_what_is_wrong_or_missing_does_not_load(void **state)
 		char text[1024];
 
 		snprintf(text, sizeof(text), "%s%s\n%s\nret; }\n", HEAD, KERNEL, cases[i].body);
-		if (ptx_load(str_from(text), NULL, NULL, &ptx, &err) != cases[i].code ||
+		if (ptx_load(str_from(text), NULL, &ptx, &err) != cases[i].code ||
 			!strstr(err.msg, cases[i].message))
 			fail_msg("%s: %d %s", cases[i].body, err.code, err.msg);
 	}
@@ -552,7 +552,7 @@ static void test_calls_match_their_functions(void **state)
 		char text[2048];
 
 		snprintf(text, sizeof(text), "%s%s", HEAD, cases[i].text);
-		if (ptx_load(str_from(text), NULL, NULL, &ptx, &err) >= 0 ||
+		if (ptx_load(str_from(text), NULL, &ptx, &err) >= 0 ||
 			!strstr(err.msg, cases[i].message))
 			fail_msg("%s: %d %s", cases[i].text, err.code, err.msg);
 	}
