@@ -54,12 +54,12 @@ typedef bool ptx_address_fn(void *user, struct str name, uint64_t *ret_address);
  */
 struct ptx_memory {
 	void *user;
-	/* Returns whether the bytes are available. is_spare: the executor can go on without them. */
+	/* Returns whether the bytes are free. is_spare: the executor can go on without them. */
 	bool (*take)(void *user, uint64_t bytes, bool is_spare);
 	void (*give)(void *user, uint64_t bytes);
 };
 
-/* What a caller may add to a load; each member may be NULL. */
+/* A caller may add these to a load; each member may be NULL. */
 struct ptx_loading {
 	void *user;
 	ptx_address_fn *address;

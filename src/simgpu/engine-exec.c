@@ -51,22 +51,23 @@ static uint32_t param_u32(const struct eop *op, uint32_t offset)
  * it.
  */
 static ssize_t host_io_some(
-	const struct proc *p, void *buf, uint64_t addr, uint64_t bytes, bool write)
+	const struct host_memory *host, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {
 	struct iovec local = {buf, bytes}, remote = {(void *)addr, bytes};
-	ssize_t n = write ? process_vm_writev(p->pid, &local, 1, &remote, 1, 0)
-			  : process_vm_readv(p->pid, &local, 1, &remote, 1, 0);
+	ssize_t n = write ? process_vm_writev(host->pid, &local, 1, &remote, 1, 0)
+			  : process_vm_readv(host->pid, &local, 1, &remote, 1, 0);
 
-	if (n >= 0 || errno != EPERM || p->memory < 0)
+	if (n >= 0 || errno != EPERM || host->fd < 0)
 		return n;
-	return write ? pwrite(p->memory, buf, bytes, (off_t)addr)
-		     : pread(p->memory, buf, bytes, (off_t)addr);
+	return write ? pwrite(host->fd, buf, bytes, (off_t)addr)
+		     : pread(host->fd, buf, bytes, (off_t)addr);
 }
 
-int exec_host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes, bool write)
+int exec_host_io(
+	const struct host_memory *host, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {
 	while (bytes) {
-		ssize_t n = host_io_some(op->proc, buf, addr, bytes, write);
+		ssize_t n = host_io_some(host, buf, addr, bytes, write);
 
 		if (n <= 0)
 			return -EFAULT;
@@ -75,6 +76,15 @@ int exec_host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes,
 		bytes -= (uint64_t)n;
 	}
 	return 0;
+}
+
+void host_memory_unref(struct host_memory *host)
+{
+	if (!host || --host->refs)
+		return;
+	fd_close(host->fd);
+	pthread_mutex_destroy(&host->lock);
+	free(host);
 }
 
 static int exec_check_range(const struct eop *op, uint64_t addr, uint64_t bytes, bool write)
@@ -121,7 +131,7 @@ static int view_open(
 	v->p = malloc(bytes ? bytes : 1);
 	if (!v->p)
 		return -ENOMEM;
-	r = exec_host_io(op, v->p, addr, bytes, false);
+	r = exec_host_io(op->proc->host, v->p, addr, bytes, false);
 	if (r < 0) {
 		free(v->p);
 		v->p = NULL;
@@ -136,7 +146,7 @@ static int view_close(struct view *v)
 	if (!v->host || !v->p)
 		return 0;
 	if (v->write)
-		r = exec_host_io(v->op, v->p, v->addr, v->bytes, true);
+		r = exec_host_io(v->op->proc->host, v->p, v->addr, v->bytes, true);
 	free(v->p);
 	v->p = NULL;
 	return r;
@@ -147,7 +157,7 @@ static int write_word(const struct eop *op, uint64_t addr, uint64_t value, uint3
 	int r;
 
 	if (!mem_is_device(addr))
-		return exec_host_io(op, &value, addr, bytes, true);
+		return exec_host_io(op->proc->host, &value, addr, bytes, true);
 	r = exec_check_range(op, addr, bytes, true);
 	if (r >= 0)
 		memcpy((void *)addr, &value, bytes);
@@ -160,7 +170,7 @@ static int exec_read_word(const struct eop *op, uint64_t addr, uint32_t bytes, u
 
 	*ret_value = 0;
 	if (!mem_is_device(addr))
-		return exec_host_io(op, ret_value, addr, bytes, false);
+		return exec_host_io(op->proc->host, ret_value, addr, bytes, false);
 	r = exec_check_range(op, addr, bytes, false);
 	if (r >= 0)
 		memcpy(ret_value, (const void *)addr, bytes);
@@ -614,18 +624,18 @@ static int copy_row(
 		return 0;
 	}
 	if (to)
-		return exec_host_io(op, (void *)dst, src, bytes, false);
+		return exec_host_io(op->proc->host, (void *)dst, src, bytes, false);
 	if (from)
-		return exec_host_io(op, (void *)src, dst, bytes, true);
+		return exec_host_io(op->proc->host, (void *)src, dst, bytes, true);
 	if (data)
-		return exec_host_io(op, (void *)data, dst, bytes, true);
+		return exec_host_io(op->proc->host, (void *)data, dst, bytes, true);
 	if (bytes > BOUNCE_MAX)
 		return -EFAULT;
 	bounce = malloc(bytes ? bytes : 1);
 	if (!bounce)
 		return -ENOMEM;
-	r = exec_host_io(op, bounce, src, bytes, false);
-	return r < 0 ? r : exec_host_io(op, bounce, dst, bytes, true);
+	r = exec_host_io(op->proc->host, bounce, src, bytes, false);
+	return r < 0 ? r : exec_host_io(op->proc->host, bounce, dst, bytes, true);
 }
 
 static int run_copy(const struct eop *op)

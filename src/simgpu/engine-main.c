@@ -40,6 +40,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/program.h"
+#include "simgpu/engine-pool.h"
 
 #define TAG_SIGNAL 3u
 #define TAG_EXPORTS 5u
@@ -411,8 +412,10 @@ static void engine_dispatch_event(struct engine *e, const struct epoll_event *ev
 	} else if (tag == TAG_COMPUTED) {
 		uint64_t n;
 
-		if (read(compute_wake_fd(), &n, sizeof(n)) < 0)
+		if (read(pool_wake_fd(), &n, sizeof(n)) < 0)
 			log_debug("computed: %m");
+		code_settle();
+		pool_reap();
 	} else if (tag == TAG_SIGNAL) {
 		while (read(signals, &info, sizeof(info)) == sizeof(info)) {
 			struct simgpu_config c;
@@ -606,6 +609,7 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 	e->backoff_ns = BACKOFF_MIN_NS;
 	e->config.stay |= o->stay;
 	e->faults = e->config.faults;
+	tenants_set_limit(e->config.costs.compute_bytes);
 	for (uint32_t i = 0; i < e->config.n; i++)
 		totals[i] = e->config.devices[i].mem_bytes;
 	r = mem_new(totals, e->config.n, record_account, e, &e->mem);
@@ -626,7 +630,7 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 	if (epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->listen, &listen_ev) < 0 ||
 		epoll_ctl(e->epoll, EPOLL_CTL_ADD, signals, &signal_ev) < 0 ||
 		epoll_ctl(e->epoll, EPOLL_CTL_ADD, mem_exports_fd(e->mem), &exports_ev) < 0 ||
-		epoll_ctl(e->epoll, EPOLL_CTL_ADD, compute_wake_fd(), &computed_ev) < 0)
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, pool_wake_fd(), &computed_ev) < 0)
 		return fail_errno(err, errno, "epoll");
 	return 0;
 }
@@ -662,7 +666,9 @@ static void engine_end(struct engine *e, int lock, bool keep)
 		serve_drop(p);
 	drop_inactive(e);
 	serve_reap(e);
-	compute_end();
+	pool_end();
+	code_settle();
+	pool_reap();
 	record_now(e, tl_now(e->tl));
 	fd_close(e->listen);
 	fd_close(e->epoll);

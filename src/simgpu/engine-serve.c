@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections and control calls. The engine answers each request at once. Before a request, the
+ * Connections and control calls. The engine answers each request at once, except that the
+ * translation of code takes a thread, and the client waits for its end. Before a request, the
  * engine advances to the current time and takes the entries in the client's ring. So the call takes
  * effect after everything that the client has submitted before. The engine drops a connection that
  * ends. The engine also drops a connection whose process has died, since a forked child may hold
@@ -34,9 +35,23 @@ struct call {
 	int send[2]; /* descriptors for the reply; closed after the reply if close_sent is set */
 	uint32_t nsend;
 	bool close_sent;
+	bool is_later; /* the reply follows by serve_reply() */
 };
 
 /* ---- connections ---- */
+
+static struct host_memory *host_memory_new(pid_t pid)
+{
+	struct host_memory *host = calloc(1, sizeof(*host));
+
+	if (!host)
+		return NULL;
+	host->refs = 1;
+	host->pid = pid;
+	host->fd = -1;
+	pthread_mutex_init(&host->lock, NULL);
+	return host;
+}
 
 int serve_listen(struct engine *e, struct error *err)
 {
@@ -115,7 +130,8 @@ void serve_accept(struct engine *e)
 		p->id = ++e->next_proc;
 		p->sock = fd;
 		p->doorbell = -1;
-		p->memory = -1;
+		p->host = host_memory_new(cred.pid);
+		p->tenant = tenant_get(cred.pid);
 		p->pid = cred.pid;
 		p->mem.pid = (uint32_t)cred.pid;
 		p->mem.user = p;
@@ -128,7 +144,8 @@ void serve_accept(struct engine *e)
 		e->procs = p;
 		e->clients++;
 		e->clients_ever = true;
-		if (watch_proc(p, fd, 0) < 0 || (p->pidfd >= 0 && watch_proc(p, p->pidfd, 1) < 0))
+		if (!p->host || !p->tenant || watch_proc(p, fd, 0) < 0 ||
+			(p->pidfd >= 0 && watch_proc(p, p->pidfd, 1) < 0))
 			serve_drop(p);
 	}
 }
@@ -148,10 +165,10 @@ static void ctx_free(struct ectx *ctx)
 	mem_uncharge(e->mem, &p->mem, ctx->device, ctx->context_bytes, SIMGPU_ACCOUNT_CONTEXT);
 	while ((m = LIST_FIRST(&ctx->modules))) {
 		LIST_REMOVE(m, link);
-		compute_code_unref(m->code);
+		code_unref(m->code);
 		free(m);
 	}
-	free(ctx->printed);
+	compute_drop_printed(ctx);
 	record_contexts(p, ctx->device, -1);
 	p->ctx[ctx->slot] = NULL;
 	free(ctx);
@@ -165,6 +182,7 @@ void serve_drop(struct proc *p)
 		return;
 	log_debug("process %d has exited or closed its connection", p->pid);
 	p->dead = true;
+	code_cancel(p);
 	compute_stop();
 	for (int i = 0; i < SIMGPU_MAX_CONTEXTS; i++)
 		if (p->ctx[i])
@@ -179,7 +197,6 @@ void serve_drop(struct proc *p)
 	fd_close(p->sock);
 	fd_close(p->pidfd);
 	fd_close(p->doorbell);
-	fd_close(p->memory);
 	e->clients--;
 }
 
@@ -201,6 +218,8 @@ void serve_reap(struct engine *e)
 			munmap(p->streams, SIMGPU_MAX_STREAMS * sizeof(*p->streams));
 		if (p->events)
 			munmap(p->events, SIMGPU_MAX_EVENTS * sizeof(*p->events));
+		host_memory_unref(p->host);
+		tenant_unref(p->tenant);
 		free(p);
 	}
 }
@@ -277,7 +296,7 @@ static uint32_t do_hello(struct call *c)
 	c->a->arg[1] = p->engine->config.n;
 	if (p->role != SIMGPU_ROLE_CUDA)
 		return SIMGPU_OK;
-	p->memory = c->fd < 0 ? -1 : fcntl(c->fd, F_DUPFD_CLOEXEC, 3);
+	p->host->fd = c->fd < 0 ? -1 : fcntl(c->fd, F_DUPFD_CLOEXEC, 3);
 	p->streams = serve_map_table(SIMGPU_MAX_STREAMS * sizeof(*p->streams));
 	p->events = serve_map_table(SIMGPU_MAX_EVENTS * sizeof(*p->events));
 	p->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -417,7 +436,7 @@ static uint32_t do_module_unload(struct call *c)
 		if (m->id != c->q->id)
 			continue;
 		LIST_REMOVE(m, link);
-		compute_code_unref(m->code);
+		code_unref(m->code);
 		serve_recharge(
 			ctx, &ctx->code_bytes, ctx->code_bytes - m->bytes, SIMGPU_ACCOUNT_MODULE);
 		free(m);
@@ -430,7 +449,6 @@ static uint32_t do_module_code(struct call *c)
 {
 	struct ectx *ctx = serve_call_ctx(c);
 	struct module *m;
-	bool prints = false;
 	uint32_t status;
 
 	if (!ctx)
@@ -440,8 +458,8 @@ static uint32_t do_module_code(struct call *c)
 			break;
 	if (!m || c->fd < 0)
 		return SIMGPU_INVALID_VALUE;
-	status = compute_load(ctx, m, c->fd, c->a->text, sizeof(c->a->text), &prints);
-	c->a->arg[0] = prints;
+	status = code_load(ctx, m, c->fd, c->q);
+	c->is_later = status == SIMGPU_OK;
 	return status;
 }
 
@@ -844,7 +862,7 @@ static call_fn *const calls[SIMGPU_MSG_COUNT] = {
 	[SIMGPU_MSG_STOP] = do_stop,
 };
 
-/* Calls that leave the tables of memory alone; the translation of code takes long. */
+/* Calls that leave the tables of memory alone. */
 static bool serve_changes_memory(uint32_t type)
 {
 	switch ((enum simgpu_msg)type) {
@@ -876,6 +894,8 @@ static int serve_answer(struct proc *p, const struct simgpu_request *q, int fd)
 		a.status = calls[q->type](&c);
 		compute_resume();
 	}
+	if (c.is_later)
+		return 0;
 	if (a.status != SIMGPU_OK && c.close_sent) {
 		for (uint32_t i = 0; i < c.nsend; i++)
 			fd_close(c.send[i]);
@@ -888,6 +908,12 @@ static int serve_answer(struct proc *p, const struct simgpu_request *q, int fd)
 	return n == sizeof(a) ? 0 : -EPIPE;
 }
 
+void serve_reply(struct proc *p, const struct simgpu_reply *a)
+{
+	if (fd_send(p->sock, a, sizeof(*a), NULL, 0, MSG_DONTWAIT) != sizeof(*a))
+		serve_drop(p);
+}
+
 static void serve_receive(struct proc *p)
 {
 	/* Reads several requests in a row, so a client with many calls costs fewer wake-ups. */
@@ -898,7 +924,8 @@ static void serve_receive(struct proc *p)
 
 		if (n == -EAGAIN || n == -EINTR)
 			return;
-		if (n != sizeof(q)) {
+		/* A client with one more call does not wait for its translation. */
+		if (n != sizeof(q) || p->translation) {
 			serve_drop(p);
 			return;
 		}

@@ -297,7 +297,7 @@ static void on_release(void *user, struct tl_op *tl_op)
 	struct eop *op = eop_of(tl_op);
 	struct estream *s = op->stream;
 
-	compute_code_unref(op->code);
+	code_unref(op->code);
 	submit_event_unref(op->proc->engine, op->event);
 	submit_graph_unref(op->graph);
 	if (s && --s->ops == 0 && s->leaving)
@@ -384,7 +384,7 @@ static void eop_discard(struct eop *op)
 	tl_undepend(op->proc->engine->tl, &op->tl);
 	if (op->event && op->event->last == op)
 		op->event->last = NULL;
-	compute_code_unref(op->code);
+	code_unref(op->code);
 	submit_event_unref(op->proc->engine, op->event);
 	submit_graph_unref(op->graph);
 	free(op);

@@ -7,19 +7,24 @@
  *   engine-main.c    start, files, loop, next wake-up
  *   engine-serve.c   connections and control calls
  *   engine-submit.c  ring entries into operations, completions out
- *   engine-compute.c kernels that came as PTX, in threads of their own
+ *   engine-compute.c kernels that came as PTX
+ *   engine-code.c    translation of modules that came as PTX
+ *   engine-pool.c    threads beside the loop, for both
+ *   engine-tenant.c  owners of kernels, and the memory that they may take
  *   engine-exec.c    duration of operations, and their effects on memory
  *   engine-record.c  state page, trace and account rings
  */
 #ifndef SIMGPU_ENGINE_H
 #define SIMGPU_ENGINE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "simgpu/engine-tenant.h"
 #include "simgpu/simgpu-config.h"
 #include "simgpu/memory.h"
 #include "simgpu/simgpu-proto.h"
@@ -48,8 +53,25 @@ struct engine;
 struct proc;
 struct eop;
 
-struct ecode; /* translated PTX, of engine-compute.c */
-struct ejob;  /* a kernel that is being computed */
+struct ejob; /* a kernel that is being computed */
+struct translation;
+
+/* Translated PTX. */
+struct ecode {
+	uint32_t refs;
+	struct tenant *tenant; /* with a reference: its memory holds the translation */
+	struct ptx *ptx;
+	uint32_t n;
+	int32_t *kernels; /* of the module, by the client's number; -1: not in the text */
+};
+
+/* How threads reach the memory of a process. */
+struct host_memory {
+	uint32_t refs; /* the loop's */
+	pid_t pid;
+	int fd;               /* of the process's /proc/self/mem, or -1 */
+	pthread_mutex_t lock; /* of changes in one step */
+};
 
 struct module {
 	uint64_t id, bytes;
@@ -143,7 +165,9 @@ struct proc {
 	bool active; /* in the engine's list of active processes */
 	bool wake;   /* a thread of the process must be woken */
 	int sock, pidfd, doorbell;
-	int memory; /* descriptor of the process's /proc/self/mem, or -1 */
+	struct host_memory *host;
+	struct tenant *tenant;
+	struct translation *translation; /* whose end the client awaits, or NULL */
 	struct simgpu_shm *shm;
 	uint64_t head;    /* ring bytes consumed */
 	uint32_t pending; /* operations in the timeline, without graph nodes */
@@ -224,6 +248,8 @@ void serve_ready(struct proc *p, uint32_t events);
  */
 void serve_drop(struct proc *p);
 void serve_reap(struct engine *e);
+/* Answers a call. A client that does not take the answer is dropped. */
+void serve_reply(struct proc *p, const struct simgpu_reply *a);
 
 /* ---- engine-submit.c ---- */
 
@@ -260,15 +286,27 @@ bool exec_ready(struct eop *op);
 /* Returns true if the operation wrote memory for whose change other clients may wait. */
 bool exec_finish(struct eop *op);
 
-/* Copies host memory of the operation's process: 0 or -EFAULT. Any thread. */
-int exec_host_io(const struct eop *op, void *buf, uint64_t addr, uint64_t bytes, bool write);
+/* Copies memory of a process: 0 or -EFAULT. May wait for ever. Any thread. */
+int exec_host_io(
+	const struct host_memory *host, void *buf, uint64_t addr, uint64_t bytes, bool write);
+void host_memory_unref(struct host_memory *host); /* accepts NULL */
+
+/* ---- engine-code.c ---- */
+
+/*
+ * Begins to translate the code of a module. Returns SIMGPU_OK if the answer follows by
+ * serve_reply(), or a CUresult.
+ */
+uint32_t code_load(
+	struct ectx *ctx, struct module *m, int fd, const struct simgpu_request *request);
+/* Ends the translation that a process awaits, if there is one. */
+void code_cancel(struct proc *p);
+/* Answers the clients whose translations have ended. */
+void code_settle(void);
+void code_unref(struct ecode *code);
 
 /* ---- engine-compute.c ---- */
 
-/* Translates the code of a module. Returns 0 or a CUresult, with the reason in `text`. */
-uint32_t compute_load(
-	struct ectx *ctx, struct module *m, int fd, char *text, size_t size, bool *ret_prints);
-void compute_code_unref(struct ecode *code);
 /* Finds the code of a planned kernel that is computed. */
 uint32_t compute_plan(struct eop *op);
 void compute_start(struct eop *op);
@@ -276,14 +314,15 @@ void compute_start(struct eop *op);
 bool compute_is_done(struct eop *op);
 /* Ends the computing, if it has not ended. Returns 0, or the CUresult of the kernel's fault. */
 uint32_t compute_finish(struct eop *op);
-/* Stops all worker threads between two instructions, so that memory can change; nests. */
-void compute_stop(void);
-void compute_resume(void);
-/* Readable when a kernel has been computed. */
-int compute_wake_fd(void);
-void compute_end(void);
 /* Returns a descriptor with the printed text, which the caller owns; -1: nothing was printed. */
 int compute_take_printed(struct ectx *ctx);
+void compute_drop_printed(struct ectx *ctx);
+
+/* ---- engine-pool.c ---- */
+
+/* Stops all threads that may read memory, between instructions, so that it can change; nests. */
+void compute_stop(void);
+void compute_resume(void);
 
 /* ---- engine-record.c ---- */
 

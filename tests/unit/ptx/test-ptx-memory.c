@@ -62,7 +62,7 @@ static char *repeat(const char *head, const char *piece, const char *tail, size_
 	p = stpcpy(text, head);
 	for (size_t i = 0; i < count; i++)
 		p = stpcpy(p, piece);
-	strcpy(p, tail); // NOLINT
+	stpcpy(p, tail);
 	return text;
 }
 
