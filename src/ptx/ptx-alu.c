@@ -236,10 +236,12 @@ static inline float max_float(float a, float b)
 	return quiet(r);
 }
 
+/* The sign of a product; a NaN has none. */
 static inline float xor_sign(float v, float a, float b)
 {
-	return bits_float(
-		(float_bits(v) & 0x7fffffffu) | ((float_bits(a) ^ float_bits(b)) & 0x80000000u));
+	return v != v ? v
+		      : bits_float((float_bits(v) & 0x7fffffffu) |
+				((float_bits(a) ^ float_bits(b)) & 0x80000000u));
 }
 
 static inline double min_double(double a, double b)
@@ -287,6 +289,19 @@ static inline uint16_t bf16_result(double d)
 	return d == d ? bf16_round(d, ROUND_NEAREST) : 0x7fff;
 }
 
+/* f16 with .ftz: subnormal numbers count as zeros of their sign, before and after. */
+static inline uint16_t half_flush(uint16_t h)
+{
+	return h & 0x7c00 ? h : h & 0x8000;
+}
+
+#define HF(x) half_to_float(half_flush((uint16_t)(x)))
+
+static inline uint16_t half_result_ftz(double d)
+{
+	return half_flush(half_result(d));
+}
+
 static inline uint32_t half_relu(uint32_t h)
 {
 	return (h & 0x7fff) == 0x7fff ? h : h & 0x8000 ? 0 : h;
@@ -312,6 +327,11 @@ static inline double fma_odd(double a, double b, double c)
 static inline uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c)
 {
 	return half_result(fma_odd((double)H(a), (double)H(b), (double)H(c)));
+}
+
+static inline uint16_t half_fma_ftz(uint16_t a, uint16_t b, uint16_t c)
+{
+	return half_flush(half_fma(half_flush(a), half_flush(b), half_flush(c)));
 }
 
 static inline uint16_t bf16_fma(uint16_t a, uint16_t b, uint16_t c)

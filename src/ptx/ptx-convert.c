@@ -316,6 +316,15 @@ static uint64_t value_to_integer(struct value v, const struct extra *x)
 	return is_signed ? (uint64_t)(int64_t)v.f : (uint64_t)v.f;
 }
 
+/* With .satfinite, infinity becomes the greatest number before it. */
+static uint16_t narrow_half(double f, bool is_bf16, const struct extra *x)
+{
+	uint16_t h = is_bf16 ? bf16_round(f, x->rounding) : half_round(f, x->rounding);
+	uint16_t infinity = is_bf16 ? 0x7f80 : 0x7c00;
+
+	return x->is_finite && (h & 0x7fff) == infinity ? h - 1 : h;
+}
+
 static void value_write_float(uint8_t *p, struct value v, const struct extra *x)
 {
 	uint16_t h;
@@ -335,7 +344,7 @@ static void value_write_float(uint8_t *p, struct value v, const struct extra *x)
 			f = NAN;
 		memcpy(p, &f, sizeof(f));
 	} else {
-		h = x->type == T_F16 ? half_round(v.f, x->rounding) : bf16_round(v.f, x->rounding);
+		h = narrow_half(v.f, x->type == T_BF16, x);
 		memcpy(p, &h, sizeof(h));
 	}
 }
@@ -398,18 +407,21 @@ static void convert_lane(uint8_t *d, const uint8_t *a, const struct extra *x)
 	value_write_float(d, v, x);
 }
 
-static float tf32_round(float f, int rounding)
+static float tf32_round(float f, const struct extra *x)
 {
+	enum { INFINITE = 0x7f800000, MOST = 0x7f7fe000 };
 	uint32_t u;
 
 	memcpy(&u, &f, sizeof(u));
-	if ((u & 0x7f800000u) == 0x7f800000u)
+	if (f != f)
 		return f;
-	if (rounding == ROUND_NEAREST)
+	if ((u & INFINITE) != INFINITE && x->rounding == ROUND_NEAREST)
 		u += 0xfff + (u >> 13 & 1);
-	else if (rounding == ROUND_AWAY)
+	else if ((u & INFINITE) != INFINITE && x->rounding == ROUND_AWAY)
 		u += 0x1000;
 	u &= ~0x1fffu;
+	if (x->is_finite && (u & INFINITE) == INFINITE)
+		u = (u & 0x80000000u) | MOST;
 	memcpy(&f, &u, sizeof(f));
 	return f;
 }
@@ -432,11 +444,9 @@ static void convert_pair(uint8_t *d, const uint8_t *a, const uint8_t *b, const s
 		memcpy(d, &narrow, sizeof(narrow));
 		return;
 	case T_F16X2:
-		r = (uint32_t)half_round(hi, x->rounding) << 16 | half_round(lo, x->rounding);
+		r = (uint32_t)narrow_half(hi, false, x) << 16 | narrow_half(lo, false, x);
 		break;
-	default:
-		r = (uint32_t)bf16_round(hi, x->rounding) << 16 | bf16_round(lo, x->rounding);
-		break;
+	default: r = (uint32_t)narrow_half(hi, true, x) << 16 | narrow_half(lo, true, x); break;
 	}
 	memcpy(d, &r, sizeof(r));
 }
@@ -495,7 +505,7 @@ void exec_convert(struct warp *w, const struct insn *in, uint32_t mask)
 			float f;
 
 			memcpy(&f, from, sizeof(f));
-			f = tf32_round(f, x->rounding);
+			f = tf32_round((float)value_limit((double)f, x), x);
 			memcpy(to, &f, sizeof(f));
 		} else {
 			convert_lane(to, from, x);

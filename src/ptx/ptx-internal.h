@@ -119,7 +119,7 @@ enum { EXTRA_OPERANDS_MAX = 40 };
 struct extra {
 	exec_fn *inner; /* of a wrapper that sets the rounding */
 	uint8_t space, type, from_type, reg_bytes, width, op, sem, rounding;
-	bool is_ftz, is_sat, is_uniform_address, is_relu, has_pair, is_negated;
+	bool is_ftz, is_sat, is_uniform_address, is_relu, is_finite, has_pair, is_negated;
 	uint8_t flag_a, flag_b, shape_m, shape_n, shape_k;
 	uint32_t n;
 	int32_t d2;   /* predicate of "d|p", or OPERAND_NONE */

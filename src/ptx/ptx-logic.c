@@ -422,7 +422,7 @@ static bool testp_value(enum testp_op op, double v, bool is_single)
 	case TESTP_INFINITE: return isinf(v);
 	case TESTP_NUMBER: return v == v;
 	case TESTP_NAN: return v != v;
-	case TESTP_NORMAL: return isfinite(v) && fabs(v) >= least;
+	case TESTP_NORMAL: return v == 0 || (isfinite(v) && fabs(v) >= least); /* as the ISA says */
 	default: return v != 0 && fabs(v) < least;
 	}
 }

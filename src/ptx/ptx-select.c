@@ -154,7 +154,7 @@ static bool is_float_opcode(const struct parser *p)
 static void select_alu(struct parser *p)
 {
 	struct extra wrap = {.rounding = ROUND_NEAREST};
-	const struct alu_row *row;
+	const struct alu_row *row = NULL;
 	struct insn *in;
 	uint32_t n = 2;
 	enum ptx_type type = T_NONE, result;
@@ -166,15 +166,20 @@ static void select_alu(struct parser *p)
 			type = result; /* mixed precision: the first type is the result's */
 		wrap.type = (uint8_t)type;
 		wrap.rounding = (uint8_t)take_rounding(p);
-		wrap.is_ftz = select_take(p, "ftz");
 		wrap.is_sat = select_take(p, "sat");
 		select_take(p, "approx");
 		select_take(p, "full");
 		select_take(p, "rnd");
+		/* half precision with .ftz has rows of its own */
+		if (type == T_F16 || type == T_F16X2)
+			row = find_row(p);
+		if (!row)
+			wrap.is_ftz = select_take(p, "ftz");
 	} else {
 		select_take(p, "uni");
 	}
-	row = find_row(p);
+	if (!row)
+		row = find_row(p);
 	if (!row || wrap.rounding == ROUND_AWAY) {
 		select_unsupported(p);
 		return;
@@ -193,7 +198,6 @@ static void select_alu(struct parser *p)
 	in->a = a;
 	in->b = b;
 	in->c = c;
-	/* flushing f16 is left out: the ISA lets .ftz of f16 keep results that are no subnormals */
 	if (wrap.rounding != ROUND_NEAREST || wrap.is_sat || wrap.is_ftz) {
 		struct extra *x = body_extra(p);
 
@@ -723,7 +727,7 @@ static void select_cvt(struct parser *p)
 	x->is_ftz = select_take(p, "ftz");
 	x->is_sat = select_take(p, "sat");
 	x->is_relu = select_take(p, "relu");
-	select_take(p, "satfinite");
+	x->is_finite = select_take(p, "satfinite");
 	if (!select_take_type(p, &from) || !select_take_type(p, &type) || !select_is_done(p) ||
 		!select_has_operands(p, 2, 3))
 		return;

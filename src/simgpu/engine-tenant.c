@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tenants: the owners of computed kernels. The processes of a container have a cgroup of their own,
- * and are one tenant. Processes in the engine's own cgroup cannot be told apart that way, so each
- * of them is a tenant.
+ * and are one tenant. Processes in the engine's own cgroup may belong to anyone, so each of them is
+ * a tenant.
  *
  * A tenant may take memory for computing as long as that memory, and the memory that all tenants
  * have taken, together stay below the engine's limit. So one tenant gets half of the limit, two get
