@@ -339,9 +339,10 @@ static void value_write_float(uint8_t *p, struct value v, const struct extra *x)
 	}
 	if (x->type == T_F64) {
 		memcpy(p, &v.f, sizeof(v.f));
+	} else if (x->type == T_F32 && f != f) {
+		/* single precision has one NaN as result */
+		memcpy(p, &(uint32_t){0x7fffffff}, sizeof(f));
 	} else if (x->type == T_F32) {
-		if (f != f)
-			f = NAN;
 		memcpy(p, &f, sizeof(f));
 	} else {
 		h = narrow_half(v.f, x->type == T_BF16, x);

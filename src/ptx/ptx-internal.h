@@ -190,6 +190,8 @@ struct frame {
 	uint32_t carry; /* CC.CF */
 	uint32_t local_base, local_top;
 	uint32_t depth;
+	uint32_t tops
+		[LANES]; /* only with alloca: the end of each lane's memory, instead of local_top */
 };
 
 enum frag_state { FRAG_RUN, FRAG_BARRIER, FRAG_WARP };

@@ -442,37 +442,35 @@ void exec_testp(struct warp *w, const struct insn *in, uint32_t mask)
 	pred_write(w, in->d, mask, r);
 }
 
+/* Each lane has its own stack pointer, since lanes may be in different rounds of a loop. */
 void exec_stack(struct warp *w, const struct insn *in, uint32_t mask)
 {
+	const uint32_t width = in->x->width, limit = w->worker->job->local_bytes;
 	struct frame *f = w->frame;
-	uint64_t most = 0;
 
-	switch ((enum stack_op)in->n) {
-	case STACK_ALLOCA:
-		FOR_LANES(i, mask)
-		{
-			uint64_t n = 0;
+	FOR_LANES(i, mask)
+	{
+		uint64_t v = 0, top = f->tops[i];
 
-			memcpy(&n, REG(w, in->a) + i * in->x->width, in->x->width);
-			most = n > most ? n : most;
+		if (in->n != STACK_SAVE)
+			memcpy(&v, REG(w, in->a) + i * width, width);
+		if (in->n == STACK_RESTORE) {
+			if (v < f->local_top || v > top) {
+				warp_fault(w, in, PTX_STACK_ERROR, v);
+				return;
+			}
+			f->tops[i] = (uint32_t)v;
+			continue;
 		}
-		f->local_top = (f->local_top + 15) & ~15u;
-		if (most > w->worker->job->local_bytes - f->local_top) {
-			warp_fault(w, in, PTX_STACK_ERROR, 0);
-			return;
+		if (in->n == STACK_ALLOCA) {
+			top = (top + (uint64_t)in->imm - 1) & ~((uint64_t)in->imm - 1);
+			if (top > limit || v > limit - top) {
+				warp_fault(w, in, PTX_STACK_ERROR, v);
+				return;
+			}
+			f->tops[i] = (uint32_t)(top + v);
 		}
-		most += f->local_top;
-		FOR_LANES(i, mask)
-		memcpy(REG(w, in->d) + i * in->x->width, &(uint64_t){f->local_top}, in->x->width);
-		f->local_top = (uint32_t)most;
-		break;
-	case STACK_SAVE:
-		FOR_LANES(i, mask)
-		memcpy(REG(w, in->d) + i * in->x->width, &(uint64_t){f->local_top}, in->x->width);
-		break;
-	case STACK_RESTORE:
-		/* Lanes may disagree, so the memory stays until the function returns. */
-		break;
+		memcpy(REG(w, in->d) + i * width, &top, width);
 	}
 }
 

@@ -237,7 +237,8 @@ static bool barrier_arrive(struct warp *w, struct frag *f, const struct insn *in
 	struct block *block = w->block;
 	struct barrier *b;
 
-	if (id >= BARRIERS) {
+	/* a program has the resources 0 to 15 */
+	if (id >= BARRIERS || (id == BARRIER_CLUSTER && !x->flag_a)) {
 		warp_fault(w, in, PTX_ILLEGAL_INSTRUCTION, 0);
 		return false;
 	}
@@ -317,11 +318,28 @@ static void *regs_new(size_t bytes, void **ret_memory)
 	return p ? p + (-(uintptr_t)p & (ALIGN - 1)) : NULL;
 }
 
+/* The end of the local memory that some lanes use. */
+static uint32_t frame_top(const struct frame *f, uint32_t mask)
+{
+	uint32_t top = f->local_top;
+
+	if (f->func->has_alloca)
+		FOR_LANES(i, mask)
+	top = f->tops[i] > top ? f->tops[i] : top;
+	return top;
+}
+
+static void frame_set_tops(struct frame *f)
+{
+	for (uint32_t i = 0; f->func->has_alloca && i < LANES; i++)
+		f->tops[i] = f->local_top;
+}
+
 static struct frame *frame_new(
 	struct warp *w, const struct insn *in, const struct func *func, uint32_t mask)
 {
 	struct frame *parent = w->frame, *f;
-	uint32_t base = (parent->local_top + 15) & ~15u;
+	uint32_t base = (frame_top(parent, mask) + 15) & ~15u;
 	const size_t head = FRAME_HEAD;
 	void *memory;
 
@@ -350,6 +368,7 @@ static struct frame *frame_new(
 		.local_top = base + func->local_bytes + 16,
 		.depth = parent->depth + 1,
 	};
+	frame_set_tops(f);
 	return f;
 }
 
@@ -745,6 +764,7 @@ static void warp_start(struct warp *w, struct worker *worker, struct block *b, u
 		.mask = w->live,
 		.local_top = job->func->local_bytes,
 	};
+	frame_set_tops(&w->root);
 	frag_add(w, &w->root, job->func->insns, w->live);
 }
 

@@ -1120,6 +1120,13 @@ static void select_sleep(struct parser *p)
 	body_emit(p, CTL_YIELD, exec_nop);
 }
 
+enum { STACK_ALIGN = 16, STACK_ALIGN_MAX = 4096 };
+
+static bool is_stack_alignment(uint64_t v)
+{
+	return v != 0 && (v & (v - 1)) == 0 && v <= STACK_ALIGN_MAX;
+}
+
 static void select_stack(struct parser *p)
 {
 	static const struct {
@@ -1146,6 +1153,12 @@ static void select_stack(struct parser *p)
 		d = define(p, 0, type);
 	if (op == STACK_ALLOCA)
 		a = use(p, 1, type);
+	if (op == STACK_ALLOCA && p->n_operands > 2 &&
+		(p->operands[2].kind != OP_IMM || !is_stack_alignment(p->operands[2].value.bits))) {
+		parse_fail(p, EINVAL, "alignment '%" STR_FMT "' of alloca is no power of two",
+			STR_ARG(p->operands[2].name));
+		return;
+	}
 	in = body_emit(p, CTL_LANES, exec_stack);
 	if (!in)
 		return;
@@ -1153,6 +1166,9 @@ static void select_stack(struct parser *p)
 	in->n = op;
 	in->a = a;
 	in->d = d;
+	in->imm = STACK_ALIGN;
+	if (op == STACK_ALLOCA && p->n_operands > 2 && p->operands[2].value.bits > STACK_ALIGN)
+		in->imm = (int64_t)p->operands[2].value.bits;
 	in->x = x;
 }
 
@@ -1339,25 +1355,26 @@ static void select_trap(struct parser *p)
 
 /* ---- barriers ---- */
 
-static void emit_barrier(
+static struct extra *emit_barrier(
 	struct parser *p, enum barrier_op op, int32_t d, int32_t pred, int32_t id, int32_t count)
 {
 	struct extra *x = body_extra(p);
 	struct insn *in;
 
 	if (!x)
-		return;
+		return NULL;
 	x->op = (uint8_t)op;
 	x->ops[0] = id;
 	x->ops[1] = count;
 	in = body_emit(p, CTL_BARRIER, NULL);
 	if (!in)
-		return;
+		return NULL;
 	in->flags |= INSN_JOIN;
 	in->d = d;
 	in->a = pred;
 	in->x = x;
 	p->next_is_join = true;
+	return x;
 }
 
 static void select_barrier(struct parser *p)
@@ -1369,6 +1386,7 @@ static void select_barrier(struct parser *p)
 
 	if (select_take(p, "cluster")) { /* a cluster is one block here */
 		bool is_arrive = select_take(p, "arrive");
+		struct extra *x;
 
 		select_take(p, "release");
 		select_take(p, "relaxed");
@@ -1380,11 +1398,14 @@ static void select_barrier(struct parser *p)
 		}
 		if (!select_is_done(p))
 			return;
-		if (is_arrive)
+		if (is_arrive) {
 			select_nothing(p);
-		else
-			emit_barrier(p, BARRIER_SYNC, OPERAND_NONE, OPERAND_NONE,
-				body_constant(p, BARRIER_CLUSTER, 0, 4), OPERAND_NONE);
+			return;
+		}
+		x = emit_barrier(p, BARRIER_SYNC, OPERAND_NONE, OPERAND_NONE,
+			body_constant(p, BARRIER_CLUSTER, 0, 4), OPERAND_NONE);
+		if (x)
+			x->flag_a = true; /* its number is not one of the program's */
 		return;
 	}
 	select_take(p, "cta");
@@ -1419,7 +1440,11 @@ static void select_barrier(struct parser *p)
 	select_take(p, "u32");
 	select_take(p, "pred");
 	if (!select_is_done(p) || (is_red && op == BARRIER_SYNC) ||
-		!select_has_operands(p, is_red ? 3 : 1, 4))
+		!select_has_operands(p,
+			is_red                         ? 3
+				: op == BARRIER_ARRIVE ? 2
+						       : 1,
+			4))
 		return;
 	if (is_red) {
 		at = 1;

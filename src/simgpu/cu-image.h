@@ -31,8 +31,12 @@ enum image_status {
 	IMAGE_NO_MEMORY,
 };
 
-/* The newest .version that the driver reads: 9.0, as of CUDA 13.0. */
-#define IMAGE_PTX_NEWEST 90
+/*
+ * The newest .version that the driver reads: 9.5, as of CUDA 13.5. NVIDIA's driver of the version
+ * that cuDriverGetVersion() states reads 9.0; compilers of later versions then need another driver,
+ * but not another simulated device.
+ */
+#define IMAGE_PTX_NEWEST 95
 
 /* The reason of a refusal, from the reader of the image. The program's JIT log shows the text. */
 struct image_log {

@@ -68,7 +68,7 @@
 #define SIMGPU_MAX_GRAPHS 4096   /* per process, living executable graphs */
 #define SIMGPU_MAX_GRAPH_NODES 65536
 #define SIMGPU_MAX_CALLBACKS 256 /* host functions given to one process and not finished */
-#define SIMGPU_MAX_PARAM_BYTES 4096
+#define SIMGPU_MAX_PARAM_BYTES 32764
 #define SIMGPU_MAX_INLINE_BYTES 65536
 #define SIMGPU_MAX_STATE_PROCS 4096
 #define SIMGPU_NAME_MAX 64

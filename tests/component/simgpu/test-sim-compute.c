@@ -147,6 +147,83 @@ static void reaches_memory(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* Many threads count in memory of the host, of managed memory and of the device. */
+static void counts(void)
+{
+	static const char *const text = HEAD
+		".visible .entry k(.param .u64 p)\n"
+		"{\n"
+		"	.reg .pred %p; .reg .b32 %r<4>; .reg .b64 %a;\n"
+		"	ld.param.u64 %a, [p]; mov.u32 %r1, 0;\n"
+		"L:	red.add.u32 [%a], 1; atom.max.u32 %r2, [%a+4], %r1;\n"
+		"	atom.cas.b32 %r2, [%a+8], %r1, %r2; add.u32 %r1, %r1, 1;\n"
+		"	setp.lt.u32 %p, %r1, 8; @%p bra L; ret;\n"
+		"}\n";
+	CUcontext context = begin_context();
+	CUfunction f = load(text, "k");
+	CUdeviceptr pinned, managed, device = device_memory(64);
+	unsigned *host, seen[2];
+	void *params[] = {&pinned};
+
+	NEED(drv.cuMemHostAlloc((void **)&host, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+	NEED(drv.cuMemHostGetDevicePointer_v2(&pinned, host, 0));
+	run(f, 64, 64, 0, params);
+	NEED(drv.cuCtxSynchronize());
+	tap_ok(host[0] == 64 * 64 * 8 && host[1] == 7, "atomics in memory of the host: %u",
+		host[0]);
+	NEED(drv.cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+	params[0] = &managed;
+	run(f, 256, 256, 0, params);
+	NEED(drv.cuCtxSynchronize());
+	memcpy(seen, (void *)(uintptr_t)managed, sizeof(seen));
+	tap_ok(seen[0] == 256 * 256 * 8, "atomics in managed memory: %u", seen[0]);
+	NEED(drv.cuMemsetD8_v2(device, 0, 64));
+	params[0] = &device;
+	run(f, 256, 256, 0, params);
+	NEED(drv.cuMemcpyDtoH_v2(seen, device, sizeof(seen)));
+	tap_ok(seen[0] == 256 * 256 * 8, "atomics in memory of the device: %u", seen[0]);
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
+/* The most bytes of parameters since CUDA 12.1: the last word arrives. */
+static void many_parameters(void)
+{
+	static const char *const text =
+		".version 8.1\n.target sm_90\n.address_size 64\n"
+		".visible .entry k(.param .u64 p, .param .align 4 .b8 big[32756])\n"
+		"{\n"
+		"	.reg .b32 %r<3>; .reg .b64 %a;\n"
+		"	ld.param.u64 %a, [p]; ld.param.u32 %r1, [big+32752]; ld.param.u32 %r2, [big];\n"
+		"	st.global.u32 [%a], %r1; st.global.u32 [%a+4], %r2; ret;\n"
+		"}\n";
+	CUcontext context = begin_context();
+	CUdeviceptr p = device_memory(64);
+	static unsigned big[32756 / 4];
+	unsigned seen[2] = {0};
+	void *params[] = {&p, big};
+	CUstream stream = new_stream();
+	CUgraphExec exec;
+	CUgraph graph;
+	CUfunction f;
+
+	big[0] = 11;
+	big[32752 / 4] = 22;
+	f = load(text, "k");
+	run(f, 1, 1, 0, params);
+	NEED(drv.cuMemcpyDtoH_v2(seen, p, sizeof(seen)));
+	tap_ok(seen[0] == 22 && seen[1] == 11, "a kernel has 32,764 bytes of parameters");
+	NEED(drv.cuMemsetD8_v2(p, 0, 64));
+	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	NEED(drv.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	NEED(drv.cuStreamEndCapture(stream, &graph));
+	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	NEED(drv.cuGraphLaunch(exec, stream));
+	NEED(drv.cuStreamSynchronize(stream));
+	NEED(drv.cuMemcpyDtoH_v2(seen, p, sizeof(seen)));
+	tap_ok(seen[0] == 22 && seen[1] == 11, "a node of a graph has them, too");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 /* ---- faults ---- */
 
 static const char *const bad_text = HEAD
@@ -280,6 +357,8 @@ int main(void)
 	static const struct part parts[] = {
 		{"computes", computes},
 		{"memory", reaches_memory},
+		{"atomics", counts},
+		{"parameters", many_parameters},
 		{"illegal address", illegal_address},
 		{"misaligned address", misaligned},
 		{"trap", trap},

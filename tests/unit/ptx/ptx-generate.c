@@ -399,7 +399,7 @@ static void put_conversion(struct generator *g)
 	static const char *const roundings[] = {"rn", "rz", "rm", "rp"};
 	static const char *const to_integer[] = {"rni", "rzi", "rmi", "rpi"};
 	const struct format *to, *from;
-	bool is_float, was_float, is_rounded;
+	bool is_float, was_float, is_rounded, has_open_nan;
 	char line[96];
 	int n;
 
@@ -411,6 +411,8 @@ static void put_conversion(struct generator *g)
 		/* bfloat16 goes to and from f32 alone */
 	} while ((to->kind == 'g' && strcmp(from->name, "f32") != 0) ||
 		(from->kind == 'g' && strcmp(to->name, "f32") != 0));
+	has_open_nan = is_float && was_float &&
+		(strcmp(from->name, "f16") != 0 || strcmp(to->name, "f32") != 0);
 	is_rounded = is_float && (!was_float || from->bits > to->bits);
 	n = snprintf(line, sizeof(line), "cvt");
 	if (is_rounded)
@@ -424,8 +426,7 @@ static void put_conversion(struct generator *g)
 	if (to->kind != 'g' && from->kind != 'g' && below(g, 4) == 0)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, ".sat");
 	snprintf(line + n, sizeof(line) - (size_t)n, ".%s.%s %c, %c%s%s", to->name, from->name,
-		to->class, from->class, is_float && was_float ? "!" : "",
-		is_float && was_float ? to->name : "");
+		to->class, from->class, has_open_nan ? "!" : "", has_open_nan ? to->name : "");
 	put_template(g, line, true);
 }
 

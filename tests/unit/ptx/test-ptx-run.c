@@ -144,6 +144,73 @@ static void test_barriers_join_some_or_all_threads(void **state)
 	assert_int_equal(words()[64], 0);
 }
 
+static void test_barriers_have_numbers_and_counts(void **state)
+{
+	/*
+	 * Warps 1 to 3 give a number to warp 0, each at a barrier of its own, whose number is in a
+	 * register. Warp 0 waits for 64 threads at each, and the others do not wait.
+	 */
+	static const char text[] = HEAD
+		".shared .align 4 .b32 box[4];\n" KERNEL
+		"shr.u32 %r1, %t, 5; add.u32 %r2, %r1, 12;\n"
+		"shl.b32 %r3, %r1, 2; mov.u32 %r4, box; add.u32 %r4, %r4, %r3;\n"
+		"setp.eq.u32 %p1, %r1, 0; @%p1 bra W;\n"
+		"st.shared.u32 [%r4], %r2; bar.arrive %r2, 64; st.global.u32 [%q], 1; ret;\n"
+		"W: mov.u32 %r2, 13; mov.u32 %r5, 0;\n"
+		"L: bar.sync %r2, 64; add.u32 %r4, %r4, 4; ld.shared.u32 %r6, [%r4];\n"
+		"add.u32 %r5, %r5, %r6; add.u32 %r2, %r2, 1; setp.le.u32 %p1, %r2, 15; @%p1 bra L;\n"
+		"st.global.u32 [%q], %r5; ret; }\n";
+	/* reductions of two groups at once */
+	static const char groups[] = HEAD KERNEL
+		"shr.u32 %r1, %t, 6; add.u32 %r1, %r1, 3; and.b32 %r2, %t, 1; setp.ne.u32 %p1, %r2, 0;\n"
+		"barrier.red.popc.u32 %r3, %r1, 64, %p1; setp.ge.u32 %p1, %t, 64;\n"
+		"barrier.red.and.pred %p2, %r1, 64, %p1; selp.u32 %r4, 1000, 0, %p2;\n"
+		"add.u32 %r3, %r3, %r4; st.global.u32 [%q], %r3; ret; }\n";
+	static const char beyond[] = HEAD KERNEL "mov.u32 %r1, 16; bar.sync %r1; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 128).fault, PTX_OK);
+	for (uint32_t i = 0; i < 128; i++)
+		assert_int_equal(words()[i], i < 32 ? 13 + 14 + 15 : 1);
+	machine_init();
+	assert_int_equal(run_text(groups, 1, 128).fault, PTX_OK);
+	for (uint32_t i = 0; i < 128; i++)
+		assert_int_equal(words()[i], i < 64 ? 32 : 1032);
+	machine_init();
+	assert_int_equal(run_text(beyond, 1, 32).fault, PTX_ILLEGAL_INSTRUCTION);
+}
+
+static void test_a_stack_grows_and_shrinks_in_loops(void **state)
+{
+	/*
+	 * Each lane takes and returns 1 KiB as often as its number says and calls a function in
+	 * between: in all, much more than the stack has.
+	 */
+	static const char text[] = HEAD
+		".func (.param .b32 r) sum(.param .b64 p) { .reg .b64 %a; .reg .b32 %r<3>;\n"
+		".local .b32 own; st.local.u32 [own], 5;\n"
+		"ld.param.u64 %a, [p]; ld.u32 %r1, [%a]; ld.local.u32 %r2, [own];\n"
+		"add.u32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret; }\n" KERNEL
+		".reg .b64 %s; mov.u32 %r1, 0; mov.u32 %r2, 0; mul.lo.u32 %r3, %t, 40;\n"
+		"L: setp.ge.u32 %p1, %r1, %r3; @%p1 bra E; stacksave.u64 %s; alloca.u64 %x1, 1024, 64;\n"
+		"st.local.u32 [%x1], %t; st.local.u32 [%x1+1020], %r1; cvta.local.u64 %x2, %x1;\n"
+		"{ .param .b64 p; .param .b32 r; st.param.b64 [p], %x2; call (r), sum, (p);\n"
+		"ld.param.b32 %r4, [r]; } add.u32 %r2, %r2, %r4; ld.local.u32 %r4, [%x1+1020];\n"
+		"setp.ne.u32 %p1, %r4, %r1; @%p1 trap; and.b64 %x2, %x1, 63;\n"
+		"setp.ne.u64 %p1, %x2, 0; @%p1 trap;\n"
+		"stackrestore.u64 %s; add.u32 %r1, %r1, 1; bra L;\n"
+		"E: st.global.u32 [%q], %r2; ret; }\n";
+	static const char endless[] = HEAD KERNEL
+		"L: alloca.u64 %x1, 1024; st.local.u32 [%x1], 1; bra L; ret; }\n";
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 32).fault, PTX_OK);
+	for (uint32_t i = 0; i < 32; i++)
+		assert_int_equal(words()[i], i * 40 * (i + 5));
+	machine_init();
+	assert_int_equal(run_text(endless, 1, 32).fault, PTX_STACK_ERROR);
+}
+
 static void test_functions_recurse_and_return(void **state)
 {
 	static const char text[] = HEAD
@@ -561,7 +628,8 @@ static void test_calls_match_their_functions(void **state)
 UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_a_lock_inside_a_warp_makes_progress),
 	UNIT(test_blocks_that_wait_for_later_ones_end),
-	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_functions_recurse_and_return),
+	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_barriers_have_numbers_and_counts),
+	UNIT(test_a_stack_grows_and_shrinks_in_loops), UNIT(test_functions_recurse_and_return),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
