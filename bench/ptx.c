@@ -3,7 +3,8 @@
  * ptx.*: the executor of PTX alone, in one thread: how fast it loads a module, how many
  * instructions of lanes it executes, and how long common kernels take. The kernels are written as
  * compilers write them, with guards, loops and shared memory. Times are processor time of this
- * process.
+ * process. Where PoCL is installed, the same kernels run on it in OpenCL, with one processor, and
+ * the results are compared.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,9 +14,11 @@
 
 #include "base/cleanup.h"
 #include "bench/bench.h"
+#include "bench/opencl.h"
 #include "ptx/ptx.h"
 
-enum { MEMORY = 64 << 20, ROUNDS = 5, MODULE_BYTES = 1 << 20 };
+/* ARRAY: bytes of each of three arrays */
+enum { MEMORY = 64 << 20, ARRAY = 16 << 20, USED = 4 << 20, ROUNDS = 5, MODULE_BYTES = 1 << 20 };
 
 #define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
 #define KERNEL(name) \
@@ -115,14 +118,13 @@ static struct ptx *load(const char *text)
 }
 
 /* Returns the least processor time of some runs, since other programs only add to it. */
-static double run(const struct ptx *ptx, const char *name, uint32_t blocks, uint32_t threads,
-	uint32_t n, uint64_t *ret_lane_steps)
+static double run_rounds(const struct ptx *ptx, const char *name, uint32_t blocks, uint32_t threads,
+	uint32_t n, uint64_t *ret_lane_steps, int rounds)
 {
 	const struct {
 		uint64_t c, a, b;
 		uint32_t n;
-	} params = {(uintptr_t)memory, (uintptr_t)memory + (16 << 20),
-		(uintptr_t)memory + (32 << 20), n};
+	} params = {(uintptr_t)memory, (uintptr_t)memory + ARRAY, (uintptr_t)memory + 2 * ARRAY, n};
 	struct ptx_launch launch = {
 		.ptx = ptx,
 		.kernel = (uint32_t)ptx_find_kernel(ptx, str_from(name)),
@@ -134,7 +136,7 @@ static double run(const struct ptx *ptx, const char *name, uint32_t blocks, uint
 	};
 	double best = 1e9;
 
-	for (int i = 0; i < (bench_quick() ? 2 : ROUNDS); i++) {
+	for (int i = 0; i < rounds; i++) {
 		struct ptx_result result;
 		struct ptx_job *job;
 		double from;
@@ -152,6 +154,13 @@ static double run(const struct ptx *ptx, const char *name, uint32_t blocks, uint
 		ptx_job_free(job);
 	}
 	return best;
+}
+
+static double run(const struct ptx *ptx, const char *name, uint32_t blocks, uint32_t threads,
+	uint32_t n, uint64_t *ret_lane_steps)
+{
+	return run_rounds(
+		ptx, name, blocks, threads, n, ret_lane_steps, bench_quick() ? 2 : ROUNDS);
 }
 
 static void measure_load(void)
@@ -178,12 +187,75 @@ static void measure_load(void)
 	bench_metric("ptx.load_s", cpu_s() - from, "s", "<= 0.3", 1, true, "a module of 1 MB");
 }
 
+struct measured {
+	const char *name, *metric, *detail;
+	uint32_t blocks, threads, n;
+};
+
+/* The same numbers for each kernel: small, and whole, so that every order of sums is exact. */
+static void fill(void)
+{
+	memset(memory, 0, ARRAY);
+	for (uint32_t i = 0; i < USED / 4; i++) {
+		float v = (float)(i % 13) - 6;
+
+		memcpy(memory + ARRAY + 4 * (size_t)i, &v, 4);
+		memcpy(memory + 2 * ARRAY + 4 * (size_t)i, &v, 4);
+	}
+}
+
+/* The forces are rounded differently, so they are compared with an error of 1/1000. */
+static bool is_alike(const uint8_t *a, const uint8_t *b, bool is_exact)
+{
+	for (size_t i = 0; i < USED / 4 && !is_exact; i++) {
+		float x, y;
+
+		memcpy(&x, a + 4 * i, 4);
+		memcpy(&y, b + 4 * i, 4);
+		if (!(x - y <= 1e-3f * (1 + (x < 0 ? -x : x)) &&
+			    y - x <= 1e-3f * (1 + (x < 0 ? -x : x))))
+			return false;
+	}
+	return !is_exact || memcmp(a, b, USED) == 0;
+}
+
+/* Runs the kernel once in each, from the same memory, and compares; then measures. */
+static void measure_beside_pocl(const struct ptx *ptx, const struct measured *m)
+{
+	_cleanup_free_ uint8_t *c = calloc(1, USED);
+	const int rounds = bench_quick() ? 2 : ROUNDS;
+	char name[64], detail[160];
+	uint64_t lanes;
+	double own, other;
+
+	if (!c)
+		bench_die("no memory");
+	fill();
+	own = run(ptx, m->name, m->blocks, m->threads, m->n, &lanes);
+	bench_metric(m->metric, own * 1e3, "ms", "", ROUNDS, true, m->detail);
+	if (!opencl_version()[0])
+		return;
+	other = opencl_run(m->name, m->blocks, m->threads, m->n, c, memory + ARRAY,
+		memory + 2 * ARRAY, USED, rounds);
+	if (other <= 0)
+		bench_die("PoCL does not run kernel '%s'", m->name);
+	/* Kernels that add to what is there have added once for each round. */
+	fill();
+	memset(c, 0, USED);
+	run_rounds(ptx, m->name, m->blocks, m->threads, m->n, &lanes, 1);
+	if (opencl_run(m->name, m->blocks, m->threads, m->n, c, memory + ARRAY, memory + 2 * ARRAY,
+		    USED, 0) < 0 ||
+		!is_alike(memory, c, strcmp(m->name, "nbody") != 0))
+		bench_die("kernel '%s': PoCL has other results", m->name);
+	snprintf(name, sizeof(name), "ptx.%s_to_pocl", m->name);
+	snprintf(detail, sizeof(detail), "%s: times PoCL's %.3g ms, one processor each", m->detail,
+		other * 1e3);
+	bench_metric(name, own / other, "x", "<= 20", (unsigned)rounds, true, detail);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name, *metric, *detail;
-		uint32_t blocks, threads, n;
-	} cases[] = {
+	static const struct measured cases[] = {
 		{"add", "ptx.add_ms", "vector addition of 1 Mi floats", 4096, 256, 1 << 20},
 		{"saxpy", "ptx.saxpy_ms", "saxpy of 1 Mi floats", 4096, 256, 1 << 20},
 		{"reduce", "ptx.reduce_ms", "sum of 1 Mi integers", 4096, 256, 1 << 20},
@@ -204,10 +276,13 @@ int main(int argc, char **argv)
 	s = run(ptx, "steps", 4, 256, 0, &lanes);
 	bench_metric("ptx.lane_steps_per_s", (double)lanes / s, "1/s", ">= 3e8", ROUNDS, true,
 		"instructions of lanes, one thread");
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		s = run(ptx, cases[i].name, cases[i].blocks, cases[i].threads, cases[i].n, &lanes);
-		bench_metric(cases[i].metric, s * 1e3, "ms", "", ROUNDS, true, cases[i].detail);
-	}
+	if (opencl_open())
+		bench_note("beside %s", opencl_version());
+	else
+		bench_note(
+			"PoCL (package pocl-opencl-icd) is not installed: nothing to compare with");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		measure_beside_pocl(ptx, &cases[i]);
 	ptx_free(ptx);
 	measure_load();
 	free(memory);

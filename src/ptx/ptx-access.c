@@ -391,24 +391,48 @@ static uint8_t *access_row(
 	return (uint8_t *)(uintptr_t)first; // NOLINT
 }
 
-/* Loads at one address for all lanes. */
+#define FILL_LANES(T) \
+	do { \
+		T *to = (T *)reg, v; \
+\
+		memcpy(&v, from, sizeof(v)); \
+		for (uint32_t i = 0; i < LANES; i++) \
+			to[i] = v; \
+	} while (0)
+
+static void access_fill(
+	struct warp *w, uint8_t *reg, const uint8_t *from, uint32_t mask, const struct extra *x)
+{
+	if (warp_is_full(w, mask) && x->width == x->reg_bytes && x->width == 4) {
+		FILL_LANES(uint32_t);
+	} else if (warp_is_full(w, mask) && x->width == x->reg_bytes && x->width == 8) {
+		FILL_LANES(uint64_t);
+	} else {
+		FOR_LANES(i, mask)
+		access_load_value(reg + i * x->reg_bytes, x->reg_bytes, from, x->width,
+			type_table[x->type].kind == 's');
+	}
+}
+
+/* Loads at one address for all lanes, as kernels load their parameters. */
 static bool access_same(
 	struct warp *w, const struct insn *in, uint32_t mask, uint64_t address, uint32_t bytes)
 {
 	const struct extra *x = in->x;
-	uint8_t *p[LANES];
 	bool is_host;
-	uint8_t *first = access_lane(
-		w, in, (uint32_t)__builtin_ctz(mask), x->space, address, bytes, false, &is_host);
+	const uint8_t *from;
 
-	if (!first)
+	if (x->space == SP_PARAM && address <= w->worker->job->param_bytes &&
+		bytes <= w->worker->job->param_bytes - address)
+		from = w->worker->job->params + address;
+	else
+		from = access_lane(w, in, (uint32_t)__builtin_ctz(mask), x->space, address, bytes,
+			false, &is_host);
+	if (!from)
 		return !is_host;
-	for (uint32_t i = 0; i < LANES; i++)
-		p[i] = first;
 	for (uint32_t k = 0; k < x->n; k++)
 		if (x->ops[k] != OPERAND_NONE)
-			access_copy_in(w, REG(w, x->ops[k]), p, k * x->width,
-				warp_is_full(w, mask) ? MASK_ALL : mask, x);
+			access_fill(w, REG(w, x->ops[k]), from + k * x->width, mask, x);
 	return true;
 }
 
@@ -419,11 +443,11 @@ void exec_load(struct warp *w, const struct insn *in, uint32_t mask)
 	uint8_t *p[LANES];
 	uint8_t *row;
 
-	access_addresses(w, in, address);
 	if (in->a == OPERAND_NONE && x->space != SP_LOCAL && x->space != SP_FRAME &&
-		(address[0] & (x->width * x->n - 1)) == 0 &&
-		access_same(w, in, mask, address[0], x->width * x->n))
+		((uint64_t)in->imm & (x->width * x->n - 1)) == 0 &&
+		access_same(w, in, mask, (uint64_t)in->imm, x->width * x->n))
 		return;
+	access_addresses(w, in, address);
 	if (mask == MASK_ALL && x->n == 1 && x->width == x->reg_bytes &&
 		x->ops[0] != OPERAND_NONE) {
 		row = access_row(w, in, address, false);
