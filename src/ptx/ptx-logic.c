@@ -536,9 +536,21 @@ void exec_sreg(struct warp *w, const struct insn *in, uint32_t mask)
 	const enum sreg s = (enum sreg)in->imm;
 	bool is_lane = (s >= SREG_TID_X && s <= SREG_TID_Z) || s == SREG_LANEID ||
 		(s >= SREG_LANEMASK_EQ && s <= SREG_LANEMASK_GT);
-	uint64_t v = is_lane ? 0 : sreg_uniform(w, s);
+	uint64_t v;
 	uint8_t *d = REG(w, in->d);
 
+	if (in->n == 4 && warp_is_full(w, mask) && (!is_lane || s <= SREG_TID_Z)) {
+		/* the usual case: %tid, %ctaid and %ntid at the beginning of a kernel */
+		if (is_lane) {
+			memcpy(d, w->tid[s - SREG_TID_X], sizeof(w->tid[0]));
+			return;
+		}
+		v = sreg_uniform(w, s);
+		for (uint32_t i = 0; i < LANES; i++)
+			((uint32_t *)d)[i] = (uint32_t)v;
+		return;
+	}
+	v = is_lane ? 0 : sreg_uniform(w, s);
 	for (uint32_t i = 0; i < LANES; i++) {
 		if (is_lane)
 			v = sreg_lane(w, s, i);

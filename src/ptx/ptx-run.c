@@ -552,7 +552,7 @@ static enum leave warp_run_fragment(struct warp *w, uint64_t until)
 			m &= in->flags & INSN_NOT ? ~p : p;
 		}
 		steps++;
-		lane_steps += (uint32_t)__builtin_popcount(m);
+		lane_steps += m == MASK_ALL ? LANES : (uint32_t)__builtin_popcount(m);
 		if (in->control == CTL_LANES) {
 			if (m == 0)
 				continue;
@@ -757,13 +757,11 @@ static void warp_start(struct warp *w, struct worker *worker, struct block *b, u
 	w->n_frags = w->current = 0;
 	w->prefer = 0;
 	w->patience = PATIENCE;
-	w->root = (struct frame){
-		.func = job->func,
-		.regs = w->root.regs,
-		.memory = w->root.memory,
-		.mask = w->live,
-		.local_top = job->func->local_bytes,
-	};
+	/* short kernels start often: only what differs from zero, in a frame of zeros */
+	w->root.func = job->func;
+	w->root.mask = w->live;
+	w->root.carry = 0;
+	w->root.local_top = job->func->local_bytes;
 	frame_set_tops(&w->root);
 	frag_add(w, &w->root, job->func->insns, w->live);
 }

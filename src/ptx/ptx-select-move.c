@@ -38,6 +38,24 @@ static bool vector_elements(struct parser *p, const struct operand *o, enum ptx_
 	return !p->has_failed;
 }
 
+/* A special register goes into the result at once. */
+static void select_mov_special(struct parser *p)
+{
+	enum ptx_type type;
+	struct insn *in;
+	int32_t d;
+
+	if (!select_take_type(p, &type) || !select_is_done(p))
+		return;
+	d = select_define(p, 0, type);
+	in = body_emit(p, CTL_LANES, exec_sreg);
+	if (!in)
+		return;
+	in->d = d;
+	in->n = type_table[type].bytes;
+	in->imm = p->operands[1].sreg;
+}
+
 void select_mov(struct parser *p)
 {
 	struct extra *x;
@@ -47,6 +65,10 @@ void select_mov(struct parser *p)
 
 	if (p->n_parts == 2 && str_is(p->parts[1], "pred")) {
 		select_logic(p);
+		return;
+	}
+	if (p->n_operands == 2 && p->operands[1].kind == OP_SREG) {
+		select_mov_special(p);
 		return;
 	}
 	if (p->n_operands != 2 ||
@@ -245,7 +267,7 @@ void select_cvta(struct parser *p)
 {
 	bool is_to = select_take(p, "to");
 	enum ptx_type type;
-	uint64_t base;
+	uint64_t base = 0;
 	struct insn *in;
 	int32_t a, d;
 
@@ -265,7 +287,7 @@ void select_cvta(struct parser *p)
 
 void select_isspacep(struct parser *p)
 {
-	uint64_t base;
+	uint64_t base = 0;
 	struct insn *in;
 	int32_t a, d;
 
