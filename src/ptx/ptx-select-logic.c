@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comparisons, selections, logic and bits: what is no row of the table of arithmetic, because it has
- * predicates, carries or more than three operands. Pure code, any thread.
+ * Comparisons, selections, logic and bits that are no rows of the table of arithmetic, because they
+ * have predicates, carries or more than three operands. Pure code, any thread.
  */
 #include "ptx/ptx-select.h"
 

@@ -254,6 +254,8 @@ static bool is_barely_normal(const struct naive_insn *in, float c)
 				      : fma(x, y, (double)c);
 	vd[0] = r;
 	fesetround(FE_TONEAREST);
+	if (direction_of(in) == NEAREST)
+		return fabs(vd[0]) < 0x1p-126 * (1 - 0x1p-25);
 	return fabs(vd[0]) <= 0x1p-126 * (1 - 0x1p-24);
 }
 
