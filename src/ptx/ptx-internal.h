@@ -126,9 +126,18 @@ struct extra {
 	int32_t mask; /* operand with the member mask, or OPERAND_NONE */
 	int32_t func; /* of a call, or -1 */
 	const struct call_shape *call;
+	const struct bulk_copy *bulk;
 	const uint32_t *targets;
 	int32_t ops[EXTRA_OPERANDS_MAX];
 	uint8_t sizes[EXTRA_OPERANDS_MAX];
+};
+
+/* Destination, source and barrier of cp.async.bulk: a register or OPERAND_NONE, and an offset. */
+struct bulk_copy {
+	int32_t reg[3];
+	uint8_t reg_bytes[3], space[3];
+	bool has_barrier;
+	int64_t imm[3];
 };
 
 struct param {
@@ -322,6 +331,11 @@ exec_fn exec_load, exec_store, exec_atomic, exec_copy_async;
 /* Reads a terminated text at a generic address of a lane into buf; false: fault. */
 bool access_text(struct warp *w, const struct insn *in, uint32_t lane, uint64_t address, char *buf,
 	size_t size);
+
+/* ---- ptx-mbarrier.c ---- */
+/* Counts bytes of an asynchronous copy that is complete; false: a fault. */
+bool mbarrier_complete(struct warp *w, const struct insn *in, uint32_t lane, enum space space,
+	uint64_t address, uint32_t bytes);
 
 /* ---- ptx-convert.c ---- */
 exec_fn exec_convert, exec_wrapped;

@@ -69,6 +69,29 @@ static void mbarrier_apply(struct mbarrier *b, enum mbarrier_op op, uint32_t n)
 	}
 }
 
+bool mbarrier_complete(struct warp *w, const struct insn *in, uint32_t lane, enum space space,
+	uint64_t address, uint32_t bytes)
+{
+	struct mbarrier b;
+	bool is_host;
+	uint64_t word;
+	uint8_t *p;
+
+	if (address & 7) {
+		warp_fault(w, in, PTX_MISALIGNED_ADDRESS, address);
+		return false;
+	}
+	p = access_lane(w, in, lane, space, address, 8, true, &is_host);
+	if (!p)
+		return false;
+	memcpy(&word, p, 8);
+	b = mbarrier_unpack(word);
+	mbarrier_apply(&b, MBARRIER_COMPLETE_TX, bytes);
+	word = mbarrier_pack(&b);
+	memcpy(p, &word, 8);
+	return true;
+}
+
 /* a: address; b: count, bytes, state or parity; d: state or predicate */
 static void exec_mbarrier(struct warp *w, const struct insn *in, uint32_t mask)
 {

@@ -654,13 +654,26 @@ static enum builtin builtin_find(struct str name)
 	return BUILTIN_NONE;
 }
 
+static void parse_cluster(struct parser *p)
+{
+	do {
+		if (parse_number(p) > 1)
+			parse_fail(p, ENOTSUP,
+				"'.reqnctapercluster' of more than one block is not supported by "
+				"the simulated device");
+	} while (lex_accept(&p->lex, ","));
+}
+
 /* Takes the directives between parameters and body. */
 static void parse_func_directives(struct parser *p)
 {
 	while (!p->has_failed && !lex_is(&p->lex, "{") && !lex_is(&p->lex, ";")) {
 		if (p->lex.token.kind == LEX_END)
 			parse_fail(p, EINVAL, "function without body");
-		lex_next(&p->lex);
+		if (lex_accept(&p->lex, ".reqnctapercluster"))
+			parse_cluster(p);
+		else
+			lex_next(&p->lex);
 	}
 }
 

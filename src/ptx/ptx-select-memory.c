@@ -227,8 +227,12 @@ void select_copy(struct parser *p)
 	int64_t imm, from_imm;
 	int32_t a, from, c = OPERAND_NONE;
 
-	if (!x || !select_take(p, "async") || select_take(p, "bulk")) {
+	if (!x || !select_take(p, "async")) {
 		select_unsupported(p);
+		return;
+	}
+	if (select_take(p, "bulk")) {
+		select_bulk(p);
 		return;
 	}
 	if (select_take(p, "mbarrier")) { /* the copies are complete, so this is an arrival */

@@ -285,6 +285,47 @@ void select_cvta(struct parser *p)
 	in->imm = is_to ? -(int64_t)base : (int64_t)base;
 }
 
+/* Every cluster has one block, so the address in a block of the cluster is the address itself. */
+void select_mapa(struct parser *p)
+{
+	struct extra x = {0};
+	enum ptx_type type;
+	struct insn *in;
+	int32_t a, d;
+
+	select_take_space(p, &x);
+	if (!select_take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
+		!select_has_operands(p, 3, 3))
+		return;
+	a = select_use(p, 1, type);
+	d = select_define(p, 0, type);
+	in = body_emit(p, CTL_LANES, exec_cvta);
+	if (!in)
+		return;
+	in->a = a;
+	in->d = d;
+	in->n = type_table[type].bytes;
+}
+
+/* A result that is 0: the rank of the only block, or a policy of caches that are not there. */
+void select_zero(struct parser *p)
+{
+	const bool is_policy = str_is(p->parts[0], "createpolicy");
+	const enum ptx_type type = is_policy ? T_B64 : T_B32;
+	struct insn *in;
+	int32_t d;
+
+	if (!select_has_operands(p, 2, 5))
+		return;
+	d = select_define(p, 0, type);
+	in = body_emit(p, CTL_LANES, exec_sreg);
+	if (!in)
+		return;
+	in->d = d;
+	in->n = type_table[type].bytes;
+	in->imm = SREG_ZERO;
+}
+
 void select_isspacep(struct parser *p)
 {
 	uint64_t base = 0;

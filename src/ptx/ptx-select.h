@@ -57,6 +57,7 @@ void select_fence(struct parser *p);
 void select_isspacep(struct parser *p);
 void select_logic(struct parser *p);
 void select_lop3(struct parser *p);
+void select_mapa(struct parser *p);
 void select_match(struct parser *p);
 void select_mov(struct parser *p);
 void select_nothing(struct parser *p);
@@ -74,8 +75,10 @@ void select_vote(struct parser *p);
 void select_alu(struct parser *p);
 void select_mma(struct parser *p);
 void select_wmma(struct parser *p);
+void select_zero(struct parser *p);
 void select_ldmatrix(struct parser *p);
 void select_movmatrix(struct parser *p);
 void select_mbarrier(struct parser *p);
+void select_bulk(struct parser *p);
 
 #endif

@@ -134,6 +134,10 @@ CUresult cu_build_kernel(struct cu_context *context, struct cu_function *functio
 	CU_TRY(check_shape(d, function, launch, &per_sm));
 	if (launch->cluster[0] != 0)
 		CU_TRY(check_cluster(d, launch));
+	/* The engine computes clusters of one block. */
+	CU_CHECK(!function->module->has_code || launch->cluster[0] == 0 ||
+			launch->cluster[0] * launch->cluster[1] * launch->cluster[2] == 1,
+		CUDA_ERROR_NOT_SUPPORTED);
 	blocks = blocks > UINT32_MAX ? UINT32_MAX : blocks * launch->grid[2];
 	if (blocks > UINT32_MAX)
 		blocks = UINT32_MAX;

@@ -272,6 +272,68 @@ static void test_an_mbarrier_counts_arrivals(void **state)
 		assert_int_equal(words()[i], 96);
 }
 
+static void test_bulk_copies_complete_their_barrier(void **state)
+{
+	/*
+	 * One thread copies 8 KiB into shared memory, and all wait for it. Each thread adds its
+	 * number to its words, and one thread copies them back, behind the input.
+	 */
+	static const char text[] = HEAD
+		".shared .align 8 .b64 bar;\n.shared .align 128 .b32 box[2048];\n" KERNEL
+		"setp.ne.u32 %p1, %t, 0; @%p1 bra A; mbarrier.init.shared::cta.b64 [bar], 1;\n"
+		"fence.mbarrier_init.release.cluster;\n"
+		"mov.u32 %r1, 8192; mbarrier.arrive.expect_tx.shared::cta.b64 %x1, [bar], %r1;\n"
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%m], %r1, "
+		"[bar];\n"
+		"A: bar.sync 0; mov.u32 %r2, 0;\n"
+		"W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r2; @!%p2 bra W;\n"
+		"shl.b32 %r3, %t, 2; mov.u32 %r4, box; add.u32 %r3, %r3, %r4; mov.u32 %r5, 0;\n"
+		"L: ld.shared.u32 %r6, [%r3]; add.u32 %r6, %r6, %t; st.shared.u32 [%r3], %r6;\n"
+		"add.u32 %r3, %r3, 512; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 16; @%p2 bra L;\n"
+		"fence.proxy.async.shared::cta; bar.sync 0; @%p1 bra E;\n"
+		"cp.async.bulk.global.shared::cta.bulk_group [%m+8192], [box], 8192;\n"
+		"cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; E: ret; }\n";
+	static const char odd[] = HEAD
+		".shared .align 16 .b8 box[64];\n" KERNEL
+		"mov.u32 %r1, 24; cp.async.bulk.global.shared::cta.bulk_group [%m], [box], %r1; ret; }\n";
+	static const char far[] = HEAD
+		".shared .align 16 .b8 box[65536];\n" KERNEL
+		"cp.async.bulk.global.shared::cta.bulk_group [%m], [box+65520], 65536; ret; }\n";
+
+	machine_init();
+	for (uint32_t i = 0; i < 2048; i++)
+		((uint32_t *)machine.memory)[i] = 1000 * i;
+	assert_int_equal(run_text(text, 1, 128).fault, PTX_OK);
+	for (uint32_t i = 0; i < 2048; i++)
+		assert_int_equal(words()[2048 + i], 1000 * i + i % 128);
+	machine_init();
+	assert_int_equal(run_text(odd, 1, 1).fault, PTX_MISALIGNED_ADDRESS);
+	machine_init();
+	assert_int_equal(run_text(far, 1, 1).fault, PTX_ILLEGAL_ADDRESS);
+}
+
+static void test_a_cluster_has_one_block(void **state)
+{
+	static const char text[] = HEAD
+		".shared .align 4 .b32 box;\n" KERNEL
+		"mov.u32 %r1, box; mapa.shared::cluster.u32 %r2, %r1, 0; st.shared::cluster.u32 [%r2], 7;\n"
+		"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+		"getctarank.shared::cluster.u32 %r3, %r2; mov.u32 %r4, %cluster_nctarank;\n"
+		"createpolicy.fractional.L2::evict_last.b64 %x1, 1.0;\n"
+		"ld.shared.u32 %r5, [box]; add.u32 %r5, %r5, %r3; add.u32 %r5, %r5, %r4;\n"
+		"st.global.L2::cache_hint.u32 [%q], %r5, %x1; ret; }\n";
+	static const char two[] = HEAD
+		".visible .entry k()\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n{ ret; }\n";
+	struct error err = {0};
+	struct ptx *ptx = NULL;
+
+	machine_init();
+	assert_int_equal(run_text(text, 2, 32).fault, PTX_OK);
+	assert_int_equal(words()[31], 8);
+	assert_int_equal(ptx_load(str_from(two), NULL, &ptx, &err), -ENOTSUP);
+	assert_true(strstr(err.msg, "line 6") && strstr(err.msg, "reqnctapercluster"));
+}
+
 static void test_half_matrices_are_multiplied(void **state)
 {
 	/* 16x8x16: registers hold what the ISA's figures show. A[i][k] = i + k, B[k][j] = k - j. */
@@ -631,6 +693,7 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_barriers_join_some_or_all_threads), UNIT(test_barriers_have_numbers_and_counts),
 	UNIT(test_a_stack_grows_and_shrinks_in_loops), UNIT(test_functions_recurse_and_return),
 	UNIT(test_lanes_exchange_values), UNIT(test_an_mbarrier_counts_arrivals),
+	UNIT(test_bulk_copies_complete_their_barrier), UNIT(test_a_cluster_has_one_block),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
 	UNIT(test_threads_may_stop_soon), UNIT(test_matrices_are_not_in_host_memory),
