@@ -99,29 +99,47 @@ static int cubin_read_info(const uint8_t *p, size_t n, struct image_kernel *kern
 	return 0;
 }
 
-static int read_kernel_sections(
-	const struct elf *elf, const Elf64_Shdr *names, struct image_kernel *kernel)
+/* A section that belongs to the kernel in its name: parameters, or static shared memory. */
+static int read_section(const struct elf *elf, const Elf64_Shdr *section, const char *name,
+	const struct image *image)
 {
+	static const char info[] = ".nv.info.", shared[] = ".nv.shared.";
+	const bool is_info = strncmp(name, info, sizeof(info) - 1) == 0;
+	int kernel;
+
+	if (!is_info && strncmp(name, shared, sizeof(shared) - 1) != 0)
+		return 0;
+	kernel = image_find_kernel(image, name + (is_info ? sizeof(info) : sizeof(shared)) - 1);
+	if (kernel < 0)
+		return 0;
+	if (!is_info) {
+		image->kernels[kernel].shared_bytes = section->sh_size > UINT32_MAX
+			? UINT32_MAX
+			: (uint32_t)section->sh_size;
+		return 0;
+	}
+	if (section->sh_type == SHT_NOBITS)
+		return 0;
+	return cubin_read_info(
+		elf->bytes + section->sh_offset, section->sh_size, &image->kernels[kernel]);
+}
+
+/* The sections of all kernels, in one pass. */
+static int read_sections(const struct elf *elf, struct image *image)
+{
+	Elf64_Shdr names;
+
+	if (!take_section(elf, elf->header.e_shstrndx, &names) || image_sort_kernels(image) < 0)
+		return -1;
 	for (size_t i = 0; i < elf->header.e_shnum; i++) {
 		Elf64_Shdr section;
 		const char *name;
 
 		if (!take_section(elf, i, &section))
 			return -1;
-		name = take_string(elf, names, section.sh_name);
-		if (!name)
-			continue;
-		if (strncmp(name, ".nv.info.", 9) == 0 && strcmp(name + 9, kernel->name) == 0 &&
-			section.sh_type != SHT_NOBITS) {
-			if (cubin_read_info(
-				    elf->bytes + section.sh_offset, section.sh_size, kernel) < 0)
-				return -1;
-		} else if (strncmp(name, ".nv.shared.", 11) == 0 &&
-			strcmp(name + 11, kernel->name) == 0) {
-			kernel->shared_bytes = section.sh_size > UINT32_MAX
-				? UINT32_MAX
-				: (uint32_t)section.sh_size;
-		}
+		name = take_string(elf, &names, section.sh_name);
+		if (name && read_section(elf, &section, name, image) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -140,9 +158,7 @@ static int read_symbol(const struct elf *elf, const Elf64_Shdr *names, const cha
 	if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
 		ELF64_ST_BIND(symbol->st_info) != STB_LOCAL &&
 		strncmp(section_name, ".text.", 6) == 0 && strcmp(section_name + 6, name) == 0) {
-		struct image_kernel *kernel = image_add_kernel(image, name, strlen(name));
-
-		return kernel ? read_kernel_sections(elf, names, kernel) : -1;
+		return image_add_kernel(image, name, strlen(name)) ? 0 : -1;
 	}
 	if (ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && symbol->st_size != 0 &&
 		(strncmp(section_name, ".nv.global", 10) == 0 ||
@@ -224,7 +240,7 @@ enum image_status image_read_elf(const uint8_t *bytes, size_t n, unsigned device
 			image.target_sm, device_sm);
 		return IMAGE_NO_BINARY;
 	}
-	if (read_symbols(&elf, &image) < 0) {
+	if (read_symbols(&elf, &image) < 0 || read_sections(&elf, &image) < 0) {
 		image_done(&image);
 		return IMAGE_BAD_BINARY;
 	}

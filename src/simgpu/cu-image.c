@@ -89,9 +89,50 @@ void image_done(struct image *image)
 		free(image->globals[i].init);
 	}
 	free(image->kernels);
+	free(image->sorted);
 	free(image->globals);
 	free(image->text);
 	*image = (struct image){0};
+}
+
+static int compare_names(const void *a, const void *b, void *image)
+{
+	const struct image_kernel *kernels = ((const struct image *)image)->kernels;
+	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	int order = strcmp(kernels[x].name, kernels[y].name);
+
+	return order ? order : (x > y) - (x < y);
+}
+
+int image_sort_kernels(struct image *image)
+{
+	image->sorted = malloc((image->n_kernels + 1) * sizeof(*image->sorted));
+	if (!image->sorted)
+		return -1;
+	for (uint32_t i = 0; i < image->n_kernels; i++)
+		image->sorted[i] = i;
+	if (image->n_kernels)
+		qsort_r(image->sorted, image->n_kernels, sizeof(*image->sorted), compare_names,
+			image);
+	return 0;
+}
+
+/* Of kernels with the same name, the first. */
+int image_find_kernel(const struct image *image, const char *name)
+{
+	size_t low = 0, high = image->n_kernels;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (strcmp(image->kernels[image->sorted[middle]].name, name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == image->n_kernels || strcmp(image->kernels[image->sorted[low]].name, name) != 0)
+		return -1;
+	return (int)image->sorted[low];
 }
 
 int image_runs_on(unsigned arch, char suffix, unsigned device_sm)

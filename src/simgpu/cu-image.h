@@ -69,6 +69,7 @@ struct image_global {
 struct image {
 	struct image_kernel *kernels;
 	size_t n_kernels;
+	uint32_t *sorted; /* numbers of the kernels, by name */
 	struct image_global *globals;
 	size_t n_globals;
 	int is_ptx;
@@ -133,6 +134,11 @@ __attribute__((format(printf, 3, 4))) void image_log_set(
 
 /* Size of an image by its own headers; 0: no known kind of image. */
 size_t image_size(const void *bytes);
+
+/* The number of a kernel, or -1. */
+int image_find_kernel(const struct image *image, const char *name);
+/* For the parsers: call when all kernels are there. 0, or -1: out of memory. */
+int image_sort_kernels(struct image *image);
 
 /* Helpers of the parsers: add a zeroed element. NULL: out of memory, or at the limit. */
 struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t n);

@@ -374,10 +374,10 @@ static CUresult function_handle(struct cu_function *function, CUfunction *ret)
 CUresult simgpu_cuModuleGetFunction(
 	struct cu_context *ctx, CUfunction *hfunc, struct cu_module *module, const char *name)
 {
-	for (size_t i = 0; i < module->image->image.n_kernels; i++)
-		if (strcmp(module->functions[i].kernel->name, name) == 0)
-			return function_handle(&module->functions[i], hfunc);
-	return CUDA_ERROR_NOT_FOUND;
+	int i = image_find_kernel(&module->image->image, name);
+
+	CU_CHECK(i >= 0, CUDA_ERROR_NOT_FOUND);
+	return function_handle(&module->functions[i], hfunc);
 }
 
 CUresult simgpu_cuModuleGetFunctionCount(unsigned int *count, struct cu_module *module)
@@ -562,18 +562,17 @@ static CUresult library_function(
 	struct cu_library *library = kernel->library;
 	const char *name = library->image->image.kernels[kernel->index].name;
 	struct cu_module *module;
+	int i;
 
 	CU_TRY(library_module(library, context, &module));
 	if (module->image == library->image) {
 		*ret = &module->functions[kernel->index];
 		return CUDA_SUCCESS;
 	}
-	for (size_t i = 0; i < module->image->image.n_kernels; i++)
-		if (strcmp(module->functions[i].kernel->name, name) == 0) {
-			*ret = &module->functions[i];
-			return CUDA_SUCCESS;
-		}
-	return CUDA_ERROR_NOT_FOUND;
+	i = image_find_kernel(&module->image->image, name);
+	CU_CHECK(i >= 0, CUDA_ERROR_NOT_FOUND);
+	*ret = &module->functions[i];
+	return CUDA_SUCCESS;
 }
 
 static CUresult kernel_handle(struct cu_kernel *kernel, CUkernel *ret)
@@ -587,10 +586,10 @@ static CUresult kernel_handle(struct cu_kernel *kernel, CUkernel *ret)
 
 CUresult simgpu_cuLibraryGetKernel(CUkernel *pKernel, struct cu_library *l, const char *name)
 {
-	for (size_t i = 0; i < l->image->image.n_kernels; i++)
-		if (strcmp(l->image->image.kernels[i].name, name) == 0)
-			return kernel_handle(&l->kernels[i], pKernel);
-	return CUDA_ERROR_NOT_FOUND;
+	int i = image_find_kernel(&l->image->image, name);
+
+	CU_CHECK(i >= 0, CUDA_ERROR_NOT_FOUND);
+	return kernel_handle(&l->kernels[i], pKernel);
 }
 
 CUresult simgpu_cuLibraryGetKernelCount(unsigned int *count, struct cu_library *l)

@@ -672,7 +672,7 @@ enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
 	}
 	image.text_bytes = n;
 	image.text = malloc(n + 1);
-	if (!image.text) {
+	if (!image.text || image_sort_kernels(&image) < 0) {
 		image_done(&image);
 		return IMAGE_NO_MEMORY;
 	}
