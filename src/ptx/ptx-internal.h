@@ -151,7 +151,7 @@ struct call_shape {
 	const struct param *args, *rets;
 };
 
-enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERT };
+enum builtin { BUILTIN_NONE, BUILTIN_VPRINTF, BUILTIN_ASSERT, BUILTIN_MALLOC, BUILTIN_FREE };
 
 struct func {
 	char *name;
@@ -181,7 +181,7 @@ struct ptx {
 	struct ptx_patch *patches;
 	uint32_t n_patches, cap_patches;
 	uint32_t shared_end; /* of the static shared memory of all kernels */
-	bool has_print;
+	bool has_print, has_heap;
 	const struct ptx_memory *memory; /* NULL: no bound */
 	uint64_t taken;                  /* of the memory */
 	struct arena arena;              /* everything that the module keeps */

@@ -646,7 +646,8 @@ static enum builtin builtin_find(struct str name)
 	static const struct {
 		const char *name;
 		enum builtin builtin;
-	} known[] = {{"vprintf", BUILTIN_VPRINTF}, {"__assertfail", BUILTIN_ASSERT}};
+	} known[] = {{"vprintf", BUILTIN_VPRINTF}, {"__assertfail", BUILTIN_ASSERT},
+		{"malloc", BUILTIN_MALLOC}, {"free", BUILTIN_FREE}};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (str_is(name, known[i].name))
@@ -760,6 +761,7 @@ static void parse_function_in(struct parser *p, struct func *frame)
 		s->index = p->ptx->n_funcs - 1;
 		f->builtin = (uint8_t)builtin_find(name);
 		p->ptx->has_print |= f->builtin == BUILTIN_VPRINTF;
+		p->ptx->has_heap |= f->builtin == BUILTIN_MALLOC;
 	}
 	f = p->ptx->funcs[s->index];
 	if (f->has_body && !lex_is(&p->lex, ";")) {
@@ -1020,6 +1022,11 @@ uint32_t ptx_kernel_param_bytes(const struct ptx *ptx, uint32_t kernel)
 bool ptx_has_print(const struct ptx *ptx)
 {
 	return ptx->has_print;
+}
+
+bool ptx_has_heap(const struct ptx *ptx)
+{
+	return ptx->has_heap;
 }
 
 uint32_t ptx_patch_count(const struct ptx *ptx)

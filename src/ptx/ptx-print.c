@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions that compilers call without a body: vprintf and __assertfail. Formats follow C;
- * values are in the buffer that the compiler has filled, each aligned to its size. Any thread.
+ * The functions that compilers call without a body: vprintf, __assertfail, malloc and free. Formats
+ * follow C; values are in the buffer that the compiler has filled, each aligned to its size. Any
+ * thread.
  */
 #include "ptx/ptx-internal.h"
 
@@ -203,12 +204,46 @@ static void print_format(struct warp *w, const struct insn *in, uint32_t lane)
 		device->print(device->user, p.text, p.n);
 }
 
+/* Stores the result of a call, for one lane. */
+static void print_result(
+	struct warp *w, const struct insn *in, uint32_t lane, const void *value, uint32_t bytes)
+{
+	const struct param *r = in->x->call->rets;
+
+	if (in->x->call->n_rets != 1)
+		return;
+	if (r->reg != OPERAND_NONE)
+		memcpy(REG(w, r->reg) + lane * r->reg_bytes, value,
+			bytes < r->reg_bytes ? bytes : r->reg_bytes);
+	else
+		memcpy(w->local + lane * w->local_stride + w->frame->local_base + r->offset, value,
+			bytes < r->bytes ? bytes : r->bytes);
+}
+
+static void heap_call(struct warp *w, const struct insn *in, uint32_t lane, enum builtin builtin)
+{
+	const struct ptx_device *device = w->worker->job->device;
+	uint64_t v = print_argument(w, in, 0, lane, 8);
+
+	w->worker->until_pause -= STEPS_HOST;
+	if (builtin == BUILTIN_MALLOC) {
+		v = v && device->heap_take ? device->heap_take(device->user, v) : 0;
+		print_result(w, in, lane, &v, sizeof(v));
+	} else if (v && (!device->heap_give || !device->heap_give(device->user, v))) {
+		warp_fault(w, in, PTX_ILLEGAL_ADDRESS, v);
+	}
+}
+
 void print_call(struct warp *w, const struct insn *in, uint32_t mask, enum builtin builtin)
 {
 	const struct call_shape *call = in->x->call;
 
 	FOR_LANES(i, mask)
 	{
+		if (builtin == BUILTIN_MALLOC || builtin == BUILTIN_FREE) {
+			heap_call(w, in, i, builtin);
+			continue;
+		}
 		if (builtin == BUILTIN_ASSERT) {
 			print_assert(w, in, i);
 			warp_fault(w, in, PTX_ASSERT, 0);

@@ -82,8 +82,9 @@ int ptx_find_kernel(const struct ptx *ptx, struct str name);
 uint32_t ptx_kernel_count(const struct ptx *ptx);
 const char *ptx_kernel_name(const struct ptx *ptx, uint32_t kernel);
 uint32_t ptx_kernel_param_bytes(const struct ptx *ptx, uint32_t kernel);
-/* Returns whether kernels of the module may print. */
+/* Returns whether kernels of the module may print, or call malloc(). */
 bool ptx_has_print(const struct ptx *ptx);
+bool ptx_has_heap(const struct ptx *ptx);
 
 /* A value that the loader must store into a variable: an address in its initial value. */
 struct ptx_patch {
@@ -121,6 +122,10 @@ struct ptx_device {
 	void (*pause)(void *user);
 	/* Text that the kernel prints. Any thread. May be NULL. */
 	void (*print)(void *user, const char *text, size_t n);
+	/* malloc() of kernels: an address of device memory, or 0. Any thread. May be NULL. */
+	uint64_t (*heap_take)(void *user, uint64_t bytes);
+	/* free() of kernels. False: no block begins there. Any thread. May be NULL. */
+	bool (*heap_give)(void *user, uint64_t address);
 	uint64_t (*now_ns)(void *user); /* %globaltimer; NULL: 0 */
 	uint32_t sm_count;
 	uint32_t sm;           /* 90 for sm_90 */

@@ -71,7 +71,8 @@ CUresult cu_code_send(struct cu_module *module, const struct cu_jit *jit)
 {
 	struct simgpu_request request = {.type = SIMGPU_MSG_MODULE_CODE,
 		.context = module->context->slot,
-		.id = module->engine_id};
+		.id = module->engine_id,
+		.arg = {module->context->limits[CU_LIMIT_MALLOC_HEAP_SIZE]}};
 	const struct image *image = &module->image->image;
 	_cleanup_close_ int fd = -1;
 	struct simgpu_reply reply = {0}; /* its text counts also if the engine has ended */

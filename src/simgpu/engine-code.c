@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "simgpu/engine-heap.h"
 #include "simgpu/engine-pool.h"
 
 void code_unref(struct ecode *code)
@@ -274,6 +275,30 @@ static uint32_t code_patch(const struct ectx *ctx, const struct ptx *ptx)
 	return SIMGPU_OK;
 }
 
+/* Gives a context its heap, of the size that the program has set at that time. */
+static uint32_t code_make_heap(struct ectx *ctx, uint64_t bytes)
+{
+	const struct proc *p = ctx->proc;
+	uint64_t base;
+	int r;
+
+	if (ctx->heap || bytes == 0)
+		return SIMGPU_OK;
+	compute_stop();
+	r = mem_alloc(p->engine->mem, &ctx->proc->mem, ctx->slot, ctx->device, SIMGPU_MEM_LINEAR,
+		bytes, &base, NULL);
+	compute_resume();
+	if (r < 0)
+		return SIMGPU_OUT_OF_MEMORY;
+	ctx->heap = heap_new(base, bytes, &p->tenant->memory);
+	if (ctx->heap)
+		return SIMGPU_OK;
+	compute_stop();
+	mem_free(p->engine->mem, &ctx->proc->mem, base);
+	compute_resume();
+	return SIMGPU_OUT_OF_MEMORY;
+}
+
 /* The client waits, so its context and its module are still there unless the context has failed. */
 static uint32_t translation_keep(struct translation *t)
 {
@@ -291,6 +316,8 @@ static uint32_t translation_keep(struct translation *t)
 	if (!m || m->code)
 		return SIMGPU_INVALID_VALUE;
 	t->status = code_patch(ctx, t->code->ptx);
+	if (t->status == SIMGPU_OK && ptx_has_heap(t->code->ptx))
+		t->status = code_make_heap(ctx, q->arg[0]);
 	if (t->status == SIMGPU_OK)
 		m->code = TAKE_PTR(t->code);
 	return t->status;

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "simgpu/engine-heap.h"
 #include "simgpu/engine-pool.h"
 
 enum { PRINTED_MAX = 1 << 20 };
@@ -133,6 +134,20 @@ static void worker_print(void *user, const char *text, size_t n)
 	pthread_mutex_unlock(&print_lock);
 }
 
+static uint64_t worker_heap_take(void *user, uint64_t bytes)
+{
+	const struct ejob *job = user;
+
+	return job->is_abandoned || !job->op->ctx->heap ? 0 : heap_take(job->op->ctx->heap, bytes);
+}
+
+static bool worker_heap_give(void *user, uint64_t address)
+{
+	const struct ejob *job = user;
+
+	return !job->is_abandoned && job->op->ctx->heap && heap_give(job->op->ctx->heap, address);
+}
+
 static uint64_t worker_now(void *user)
 {
 	return clock_now_ns();
@@ -226,6 +241,8 @@ static struct ejob *job_new(struct eop *op)
 		.host_update = worker_host_update,
 		.pause = worker_pause,
 		.print = worker_print,
+		.heap_take = worker_heap_take,
+		.heap_give = worker_heap_give,
 		.now_ns = worker_now,
 		.sm_count = model->sm_count,
 		.sm = model->cc_major * 10 + model->cc_minor,

@@ -26,6 +26,7 @@
 #include "base/listener.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "simgpu/engine-heap.h"
 
 struct call {
 	struct proc *p;
@@ -168,6 +169,7 @@ static void ctx_free(struct ectx *ctx)
 		code_unref(m->code);
 		free(m);
 	}
+	heap_free(ctx->heap);
 	compute_drop_printed(ctx);
 	record_contexts(p, ctx->device, -1);
 	p->ctx[ctx->slot] = NULL;

@@ -89,7 +89,8 @@ struct ectx {
 	uint32_t peers; /* devices with enabled peer access */
 	uint64_t context_bytes, reserve_bytes, code_bytes;
 	LIST_HEAD(, module) modules;
-	char *printed; /* by kernels, until the program takes the text */
+	struct heap *heap; /* of kernels that call malloc(); NULL: none needed one yet */
+	char *printed;     /* by kernels, until the program takes the text */
 	uint32_t n_printed;
 };
 

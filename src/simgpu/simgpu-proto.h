@@ -450,9 +450,10 @@ enum simgpu_msg {
 	/* context, arg[0] code bytes -> id */
 	SIMGPU_MSG_MODULE_LOAD,
 	/*
-	 * context, id, with fd (struct simgpu_code_head): the engine translates the PTX. text says
-	 * which line is wrong (CUDA_ERROR_INVALID_PTX) or missing here (NOT_SUPPORTED) -> arg[0]
-	 * 1: its kernels may print
+	 * context, id, arg[0] bytes of the heap for malloc() of kernels, with fd (struct
+	 * simgpu_code_head): the engine translates the PTX. text says which line is wrong
+	 * (CUDA_ERROR_INVALID_PTX) or missing here (NOT_SUPPORTED) -> arg[0] 1: its kernels may
+	 * print
 	 */
 	SIMGPU_MSG_MODULE_CODE,
 	/* context -> fd with what kernels have printed since the last call; none: nothing */

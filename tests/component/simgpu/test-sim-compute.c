@@ -224,6 +224,57 @@ static void many_parameters(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* Each thread makes a list of blocks, checks and frees it; the heap is smaller than all of them. */
+static void takes_from_the_heap(void)
+{
+	static const char *const text = HEAD
+		".extern .func (.param .b64 r) malloc(.param .b64 n);\n"
+		".extern .func free(.param .b64 p);\n"
+		".visible .entry k(.param .u64 out)\n"
+		"{\n"
+		"	.reg .pred %p; .reg .b32 %r<8>; .reg .b64 %a<8>;\n"
+		"	ld.param.u64 %a1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r5, %ctaid.x;\n"
+		"	mad.lo.u32 %r1, %r5, 64, %r1; mov.u32 %r2, 0; mov.u64 %a2, 0; mov.u32 %r6, 0;\n"
+		"L:	{ .param .b64 n; .param .b64 r; st.param.b64 [n], 1000;\n"
+		"	call (r), malloc, (n); ld.param.b64 %a3, [r]; }\n"
+		"	setp.eq.u64 %p, %a3, 0; @%p bra F;\n"
+		"	st.u64 [%a3], %a2; st.u32 [%a3+8], %r1; st.u32 [%a3+992], %r2; mov.u64 %a2, %a3;\n"
+		"	add.u32 %r2, %r2, 1; setp.lt.u32 %p, %r2, 4; @%p bra L;\n"
+		"F:	setp.eq.u64 %p, %a2, 0; @%p bra E; ld.u64 %a4, [%a2]; ld.u32 %r3, [%a2+8];\n"
+		"	ld.u32 %r4, [%a2+992]; sub.u32 %r2, %r2, 1; setp.ne.u32 %p, %r3, %r1; @%p trap;\n"
+		"	setp.ne.u32 %p, %r4, %r2; @%p trap; add.u32 %r6, %r6, 1;\n"
+		"	{ .param .b64 p; st.param.b64 [p], %a2; call free, (p); } mov.u64 %a2, %a4;\n"
+		"	bra F;\n"
+		"E:	red.global.add.u32 [%a1], %r6; ret;\n"
+		"}\n"
+		".visible .entry twice()\n"
+		"{\n"
+		"	.reg .b64 %a;\n"
+		"	{ .param .b64 n; .param .b64 r; st.param.b64 [n], 64; call (r), malloc, (n);\n"
+		"	ld.param.b64 %a, [r]; }\n"
+		"	{ .param .b64 p; st.param.b64 [p], %a; call free, (p); }\n"
+		"	{ .param .b64 p; st.param.b64 [p], %a; call free, (p); } ret;\n"
+		"}\n";
+	CUcontext context = begin_context();
+	CUdeviceptr out = device_memory(64);
+	CUmodule module;
+	unsigned n;
+	void *params[] = {&out};
+
+	NEED(drv.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
+	NEED(drv.cuModuleLoadData(&module, text));
+	for (int i = 0; i < 3; i++) {
+		NEED(drv.cuMemsetD8_v2(out, 0, 64));
+		/* 16384 blocks of 1 KiB would be 16 MiB: some get none, the others are right */
+		run(kernel_get(module, "k"), 64, 64, 0, params);
+		NEED(drv.cuMemcpyDtoH_v2(&n, out, 4));
+		tap_ok(n >= 1024 && n <= 64 * 64 * 4, "threads took and freed %u blocks", n);
+	}
+	run(kernel_get(module, "twice"), 1, 1, 0, NULL);
+	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, drv.cuCtxSynchronize());
+	drv.cuCtxDestroy_v2(context);
+}
+
 /* ---- faults ---- */
 
 static const char *const bad_text = HEAD
@@ -359,6 +410,7 @@ int main(void)
 		{"memory", reaches_memory},
 		{"atomics", counts},
 		{"parameters", many_parameters},
+		{"heap", takes_from_the_heap},
 		{"illegal address", illegal_address},
 		{"misaligned address", misaligned},
 		{"trap", trap},
