@@ -113,7 +113,7 @@ static bool take_spaces(struct parser *p, struct bulk_copy *c)
 		for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]) && !is_found; i++) {
 			if (p->n_parts < 2 || !str_is(p->parts[1], spaces[i].name))
 				continue;
-			c->space[k] = spaces[i].space;
+			c->space[k] = (uint8_t)spaces[i].space;
 			select_drop(p, 1);
 			is_found = true;
 		}

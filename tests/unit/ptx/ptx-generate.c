@@ -116,8 +116,7 @@ static const char *const integers[] = {
 	"mad.hi.cc.u32 R, R, R, R;\nmadc.lo.u32 R, R, R, R",
 	"or.b16 %h9, H, 1;\nand.b16 %h9, %h9, 0x7fff;\n<div|rem>.<u16|s16> H, H, %h9",
 	"or.b32 %r12, R, 1;\nand.b32 %r12, %r12, 0x7fffffff;\n<div|rem>.<u32|s32> R, R, %r12",
-	"or.b64 %d12, D, 1;\nand.b64 %d12, %d12, 0x7fffffffffffffff;\n<div|rem>.<u64|s64> D, D, "
-	"%d12",
+	"or.b64 %d12, D, 2;\nshr.u64 %d12, %d12, 1;\n<div|rem>.<u64|s64> D, D, %d12",
 	"and.b32 %r12, R, 255;\nor.b32 %r12, %r12, 3;\n<div|rem>.<u32|s32> R, R, %r12",
 	"mov.b32 R, {H, H}",
 	"mov.b64 D, {R, R}",
