@@ -20,7 +20,10 @@
 #include "base/clock.h"
 
 #define IOV_BATCH 256
-#define BOUNCE_MAX (UINT64_C(1) << 32)
+/* Memory of the host that one of the engine's own kernels may reach; each has its own copy. */
+#define VIEW_MAX (UINT64_C(1) << 28)
+/* Copies and memsets of the host's memory go in parts of this size. */
+#define BOUNCE_BYTES (UINT64_C(1) << 20)
 
 static struct engine *engine_of(const struct eop *op)
 {
@@ -126,7 +129,7 @@ static int view_open(
 		return r;
 	}
 	v->host = true;
-	if (bytes > BOUNCE_MAX)
+	if (bytes > VIEW_MAX)
 		return -EFAULT;
 	v->p = malloc(bytes ? bytes : 1);
 	if (!v->p)
@@ -575,38 +578,75 @@ static int run_kernel(const struct eop *op)
 	}
 }
 
+static void memset_fill(void *p, const struct simgpu_op_memset *m, uint64_t bytes)
+{
+	if (m->elem_bytes == 1) {
+		memset(p, (int)(m->value & 0xff), bytes);
+	} else if (m->elem_bytes == 2) {
+		for (uint64_t i = 0; i < bytes / 2; i++)
+			((uint16_t *)p)[i] = (uint16_t)m->value;
+	} else {
+		for (uint64_t i = 0; i < bytes / 4; i++)
+			((uint32_t *)p)[i] = m->value;
+	}
+}
+
+static int memset_host(
+	const struct eop *op, const struct simgpu_op_memset *m, uint64_t to, uint64_t bytes)
+{
+	_cleanup_free_ uint8_t *part = malloc(MIN(bytes, BOUNCE_BYTES) + 1);
+	int r = part ? 0 : -ENOMEM;
+
+	if (part)
+		memset_fill(part, m, MIN(bytes, BOUNCE_BYTES));
+	for (uint64_t at = 0, n; at < bytes && r >= 0; at += n) {
+		n = MIN(bytes - at, BOUNCE_BYTES);
+		r = exec_host_io(op->proc->host, part, to + at, n, true);
+	}
+	return r;
+}
+
 static int run_memset(const struct eop *op)
 {
 	const struct simgpu_op_memset *m = &op->e.memset;
+	const uint64_t bytes = m->width * m->elem_bytes;
 
 	for (uint64_t y = 0; y < m->height; y++) {
-		uint64_t bytes = m->width * m->elem_bytes;
-		struct view v;
-		int r = view_open(&v, op, m->ptr + y * m->pitch, bytes, true);
+		uint64_t to = m->ptr + y * m->pitch;
+		int r;
 
-		if (r < 0)
-			return r;
-		if (m->elem_bytes == 1) {
-			memset(v.p, (int)(m->value & 0xff), bytes);
-		} else if (m->elem_bytes == 2) {
-			for (uint64_t i = 0; i < m->width; i++)
-				((uint16_t *)v.p)[i] = (uint16_t)m->value;
+		if (!mem_is_device(to)) {
+			r = memset_host(op, m, to, bytes);
 		} else {
-			for (uint64_t i = 0; i < m->width; i++)
-				((uint32_t *)v.p)[i] = m->value;
+			r = exec_check_range(op, to, bytes, true);
+			if (r >= 0)
+				memset_fill((void *)to, m, bytes);
 		}
-		r = view_close(&v);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
+/* Copies between host memory and host memory of the same process. */
+static int copy_host(const struct host_memory *host, uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	_cleanup_free_ uint8_t *bounce = malloc(BOUNCE_BYTES);
+	int r = bounce ? 0 : -ENOMEM;
+
+	for (uint64_t at = 0, n; at < bytes && r >= 0; at += n) {
+		n = MIN(bytes - at, BOUNCE_BYTES);
+		r = exec_host_io(host, bounce, src + at, n, false);
+		if (r >= 0)
+			r = exec_host_io(host, bounce, dst + at, n, true);
+	}
+	return r;
+}
+
 static int copy_row(
 	const struct eop *op, uint64_t dst, uint64_t src, const uint8_t *data, uint64_t bytes)
 {
 	bool to = mem_is_device(dst), from = !data && mem_is_device(src);
-	_cleanup_free_ void *bounce = NULL;
 	int r = 0;
 
 	if (to)
@@ -629,13 +669,7 @@ static int copy_row(
 		return exec_host_io(op->proc->host, (void *)src, dst, bytes, true);
 	if (data)
 		return exec_host_io(op->proc->host, (void *)data, dst, bytes, true);
-	if (bytes > BOUNCE_MAX)
-		return -EFAULT;
-	bounce = malloc(bytes ? bytes : 1);
-	if (!bounce)
-		return -ENOMEM;
-	r = exec_host_io(op->proc->host, bounce, src, bytes, false);
-	return r < 0 ? r : exec_host_io(op->proc->host, bounce, dst, bytes, true);
+	return copy_host(op->proc->host, dst, src, bytes);
 }
 
 static int run_copy(const struct eop *op)

@@ -337,6 +337,32 @@ static void test_printed_text_counts(void **state)
 	client_teardown();
 }
 
+static void test_memory_of_a_program_is_not_copied_whole(void **state)
+{
+	const uint64_t bytes = UINT64_C(400) << 20;
+	struct simgpu_entry e = {.kind = SIMGPU_OP_MEMSET};
+	uint8_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct client c;
+
+	assert_true(p != MAP_FAILED);
+	setup();
+	begin(&c);
+	e.memset = (struct simgpu_op_memset){.ptr = (uint64_t)(uintptr_t)p,
+		.width = bytes / 4,
+		.height = 1,
+		.value = 0x01020304,
+		.elem_bytes = 4};
+	client_put(&c, &e, NULL, 0);
+	assert_int_equal(client_sync(&c, 0), 0);
+	assert_int_equal(p[0], 4);
+	assert_int_equal(p[bytes - 1], 1);
+	assert_true(engine_kib(&c, "VmHWM:") < (COMPUTE_MIB + OWN_MIB) * 1024);
+	client_close(&c);
+	client_teardown();
+	munmap(p, bytes);
+}
+
 /* ---- processors ---- */
 
 static void test_a_translation_does_not_hold_up_others(void **state)
@@ -501,6 +527,7 @@ static void test_the_engine_ends_beside_silent_memory(void **state)
 
 UNIT_MAIN(UNIT(test_a_tenant_takes_a_part_of_the_memory),
 	UNIT(test_a_tenant_leaves_memory_for_others), UNIT(test_printed_text_counts),
+	UNIT(test_memory_of_a_program_is_not_copied_whole),
 	UNIT(test_a_translation_does_not_hold_up_others),
 	UNIT(test_processors_are_shared_between_tenants),
 	UNIT(test_silent_memory_holds_up_its_owner_alone),
