@@ -109,6 +109,7 @@ static void test_random_programs_give_the_same_in_both(void **state)
 	const uint64_t n = setting("DIVVY_PTX_PROGRAMS", PROGRAMS);
 
 	machine_init();
+	machine.device.stack_bytes = 4096; /* less to clear for each program */
 	print_message("# programs %llu to %llu\n", (unsigned long long)first,
 		(unsigned long long)(first + n - 1));
 	for (uint64_t seed = first; seed < first + n; seed++) {
