@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the two files of the second interpreter: ptx-naive.c and ptx-naive-alu.c. */
+/* Shared by the files of the second interpreter, ptx-naive*.c. */
 #ifndef TESTS_UNIT_PTX_PTX_NAIVE_INTERNAL_H
 #define TESTS_UNIT_PTX_PTX_NAIVE_INTERNAL_H
 
@@ -49,6 +49,32 @@ bool naive_compare(const struct naive_insn *in, struct naive_type type, uint64_t
 bool naive_test(const struct naive_insn *in, uint64_t a);
 /* Atomic operations: what is stored. */
 uint64_t naive_atomic(const struct naive_insn *in, uint64_t old, uint64_t b, uint64_t c);
-int64_t naive_signed(uint64_t v, int bits);
+
+typedef __int128 naive_wide;
+
+static inline int64_t naive_signed(uint64_t v, int bits)
+{
+	return bits == 64 ? (int64_t)v : (int64_t)(v << (64 - bits)) >> (64 - bits);
+}
+
+static inline uint64_t naive_low_bits(uint64_t v, int bits)
+{
+	return bits == 64 ? v : v & ((UINT64_C(1) << bits) - 1);
+}
+
+static inline naive_wide naive_value(uint64_t v, struct naive_type t)
+{
+	return t.kind == 's' ? (naive_wide)naive_signed(v, t.bits)
+			     : (naive_wide)naive_low_bits(v, t.bits);
+}
+
+/* ---- ptx-naive-float.c ---- */
+uint64_t naive_compute_float(const struct naive_insn *in, struct naive_type t, const uint64_t *s);
+uint64_t naive_convert(
+	const struct naive_insn *in, struct naive_type to, struct naive_type from, uint64_t v);
+naive_wide naive_clamp(naive_wide v, struct naive_type t);
+/* Whether slct takes the first value, by a float. */
+bool naive_is_positive(const struct naive_insn *in, uint64_t v);
+uint64_t naive_add_f32(uint64_t a, uint64_t b);
 
 #endif
