@@ -19,6 +19,7 @@
 #include "kube/time.h"
 #include "manifest/cordon.h"
 #include "manifest/manifest-json.h"
+#include "manifest/pod-condition.h"
 #include "spec/assigned.h"
 
 /* name of the controller's container in deploy/base/controller.yaml */
@@ -307,42 +308,22 @@ static uint64_t whole_milli_of(const json_t *pod)
 }
 
 /*
- * Returns whether a further device could help the pod, by the scheduler's message
- * (scheduler/decide-why.c). If devices are the obstacle, the message names a GPU, model, device or
- * memory. A device does not help against a policy, a queue's quota or a volume.
+ * Returns whether the scheduler found that the pod waits for a device. A further device does not
+ * help against a policy, a queue's quota or a volume.
  */
-static bool is_helped(const char *why)
+static bool is_short_of_devices(const json_t *pod)
 {
-	if (!why || !*why)
-		return true;
-	/*
-	 * The message about a gang begins with a count, and the reason of its first member follows
-	 * after "; ".
-	 */
-	if (!strncmp(why, "group ", strlen("group "))) {
-		why = strstr(why, "; ");
-		if (!why)
-			return false;
-		why += strlen("; ");
-	}
-	return !strncmp(why, "0/", 2) && !strstr(why, "; queue ") &&
-		(strstr(why, "GPU") || strstr(why, "model ") || strstr(why, "device") ||
-			strstr(why, "other reasons") || strstr(why, "memory") ||
-			strstr(why, "no room"));
-}
+	const json_t *scheduled = kube_json_condition(pod, "PodScheduled"),
+		     *needs = kube_json_condition(pod, POD_CONDITION_NEEDS_DEVICE);
 
-static bool is_unschedulable(const json_t *pod)
-{
-	const json_t *told = kube_json_condition(pod, "PodScheduled");
-
-	return pool_view_is_text(kube_json_text_at(told, "reason", NULL), "Unschedulable") &&
-		is_helped(kube_json_text_at(told, "message", NULL));
+	return pool_view_is_text(kube_json_text_at(scheduled, "reason", NULL), "Unschedulable") &&
+		pool_view_is_text(kube_json_text_at(needs, "status", NULL), "True");
 }
 
 bool pool_view_waits(const json_t *pod)
 {
 	return !kube_json_text_at(pod, "spec", "nodeName", NULL) && pool_view_pod_milli(pod) > 0 &&
-		!kube_json_is_over(pod) && !is_leaving(pod) && is_unschedulable(pod);
+		!kube_json_is_over(pod) && !is_leaving(pod) && is_short_of_devices(pod);
 }
 
 static void add_waiting(struct pool_view *v, const json_t *pod)

@@ -14,6 +14,7 @@
 #include "controller/share-pod.h"
 #include "controller/pod-translate.h"
 #include "kube/time.h"
+#include "manifest/pod-condition.h"
 
 #define DEVICE_MAX 1024u
 #define TEXT_MAX 64u
@@ -140,7 +141,7 @@ const char *share_pod_verdict_name(enum share_pod_verdict verdict)
 static int add_conditions(json_t *list, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
-	const json_t *said = kube_json_condition(f->pod, "divvy.gpu/Granted");
+	const json_t *said = kube_json_condition(f->pod, POD_CONDITION_GRANTED);
 	const bool is_denied = said && !strcmp(kube_json_text(said, "status"), "False");
 	const bool is_accepted = f->verdict == SHARE_POD_ACCEPTED;
 	int r = share_pod_status_add_condition(list, share_pod, f->real_ns, "Accepted", is_accepted,

@@ -19,6 +19,7 @@
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"
 #include "kubectl/cluster-snapshot.h"
+#include "manifest/pod-condition.h"
 #include "spec/dialect.h"
 
 static const struct option_row options[] = {
@@ -253,7 +254,7 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 {
 	_cleanup_json_ json_t *nodes = NULL, *leases = NULL, *devices = NULL, *tenants = NULL,
 			      *pods = json_pack("[O]", pod);
-	const json_t *resize = kube_json_condition(pod, "divvy.gpu/Granted");
+	const json_t *resize = kube_json_condition(pod, POD_CONDITION_GRANTED);
 	struct report_facts facts;
 	int r;
 

@@ -97,6 +97,8 @@ struct cpod {
 	char *why; /* why the last decision chose these devices; NULL: no reason is known */
 	/* A later decision ended the nomination, so status.nominatedNodeName reserves nothing. */
 	bool is_nomination_void;
+	/* The last decision left the pod waiting for a device: a further device might help. */
+	bool needs_device;
 	uint32_t n_refused; /* refused Bindings in a row */
 	/* when it was last evicted for a taint that its devices still have; 0: never */
 	uint64_t taint_evicted_ns;
@@ -492,10 +494,10 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret);
 bool cpod_find_queue(struct cluster *c, struct cpod *pod);
 /*
  * Whether the pod's queue accepts tenants; if not, `why` has the reason. cluster_queue_explain()
- * appends the quota or limit that keeps the pod waiting.
+ * appends the quota or limit that keeps the pod waiting; false: neither does.
  */
 bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why);
-void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why);
+bool cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why);
 /* The number of the pod's queue in the placement model; 0: none. */
 uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
 

@@ -424,7 +424,7 @@ bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct
 	return false;
 }
 
-void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why)
+bool cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why)
 {
 	for (uint32_t i = 0; i < pod->requested.n; i++) {
 		struct place_verdict verdict;
@@ -434,10 +434,11 @@ void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf
 			continue;
 		if (cluster_spec(c, pod, i, &spec) < 0 || !spec.queue ||
 			place_queue_admit(c->place, &spec, &verdict, NULL) < 0)
-			return;
+			return false;
 		if (verdict.admission > PLACE_ADMIT_BORROW && verdict.models) {
 			buf_addf(why, "; %s", verdict.why);
-			return;
+			return true;
 		}
 	}
+	return false;
 }

@@ -21,6 +21,7 @@
 #include "claims/claim-model.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
+#include "manifest/pod-condition.h"
 #include "spec/dialect.h"
 
 static void leave_group(struct cluster *c, struct cpod *pod);
@@ -992,6 +993,24 @@ int cluster_readd(struct cluster *c, struct cpod *pod)
 bool cpod_is_ours(const struct cpod *pod)
 {
 	return pod->is_ours;
+}
+
+bool cpod_needs_device(const struct cpod *pod)
+{
+	return pod->needs_device;
+}
+
+void cpod_set_needs_device(struct cpod *pod, bool needs_device)
+{
+	pod->needs_device = needs_device;
+}
+
+bool cpod_is_need_reported(const struct cpod *pod)
+{
+	const json_t *condition = kube_json_condition(pod->json, POD_CONDITION_NEEDS_DEVICE);
+	const char *status = kube_json_text_at(condition, "status", NULL);
+
+	return (status && !strcmp(status, "True")) == pod->needs_device;
 }
 
 bool cpod_is_reported(const struct cpod *pod, enum reason reason, const char *sentence)

@@ -243,6 +243,14 @@ uint32_t cluster_n_reserved(const struct cluster *cluster);
 /* Iterates over all pods in any state: NULL gives the first, the last gives NULL. */
 struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 
+/*
+ * Whether the last decision about the pod, or about its gang, left it waiting for a device, so that
+ * a further device might help.
+ */
+bool cpod_needs_device(const struct cpod *pod);
+void cpod_set_needs_device(struct cpod *pod, bool needs_device);
+/* Whether the pod's condition NeedsDevice already says cpod_needs_device(). */
+bool cpod_is_need_reported(const struct cpod *pod);
 /* Whether the pod's condition PodScheduled already has this reason and message. */
 bool cpod_is_reported(const struct cpod *pod, enum reason reason, const char *sentence);
 

@@ -59,11 +59,12 @@ static int decide_extender_try_candidate(
 	const struct cnode *node = cnode_find(a->cluster, candidate->node);
 	int r;
 
-	candidate->is_fit = candidate->may_help = false;
+	candidate->is_fit = candidate->may_help = candidate->needs_device = false;
 	if (!node || node->at == PLACE_NONE) {
 		snprintf(candidate->why, sizeof(candidate->why), "not known yet");
 		return 0;
 	}
+	a->needs_device = false;
 	a->evicted = candidate->evicted;
 	a->n_evicted = candidate->n_evicted;
 	r = decide_extender_try(a, node, &candidate->is_fit, err);
@@ -71,6 +72,7 @@ static int decide_extender_try_candidate(
 	a->n_evicted = 0;
 	if (r == 0 && !candidate->is_fit)
 		candidate->may_help = attempt_gpu_reason(a, node, candidate->why);
+	candidate->needs_device = a->needs_device;
 	return r;
 }
 
@@ -80,6 +82,7 @@ int decide_candidates(struct cluster *c, struct cpod *pod, struct decide_candida
 	_cleanup_buf_ struct buf why = BUF_INIT(DECIDE_WHY_MAX);
 	struct attempt a = {.cluster = c, .pod = pod, .is_trial = true};
 	const bool is_nowhere = is_refused(c, pod, &why);
+	const bool is_queue_full = !is_nowhere && cluster_queue_explain(c, pod, &why);
 	int r = 0;
 
 	place_set_filter(c->place, attempt_filter, &a);
@@ -87,9 +90,10 @@ int decide_candidates(struct cluster *c, struct cpod *pod, struct decide_candida
 		candidates[i].why[0] = '\0';
 		if (!is_nowhere) {
 			r = decide_extender_try_candidate(&a, &candidates[i], err);
+			candidates[i].needs_device &= !is_queue_full;
 			continue;
 		}
-		candidates[i].is_fit = candidates[i].may_help = false;
+		candidates[i].is_fit = candidates[i].may_help = candidates[i].needs_device = false;
 		snprintf(candidates[i].why, sizeof(candidates[i].why), "%s", buf_text(&why));
 	}
 	place_set_filter(c->place, NULL, NULL);

@@ -32,7 +32,8 @@ struct attempt {
 	/* receives the message that the pod reclaims its queue's guarantee */
 	struct buf *asked_back;
 	bool is_budget_kept; /* a disruption budget kept a victim from being chosen */
-	bool may_be_remote;  /* devices of other nodes are possible */
+	bool needs_device; /* attempt_gpu_reason() found a node where a further device might help */
+	bool may_be_remote; /* devices of other nodes are possible */
 	/*
 	 * The decision of place/place-mode.h. With placement.has_client, `client` is the tenant of
 	 * the client half.

@@ -185,6 +185,20 @@ static bool is_of_others(enum place_reason reason)
 		reason == PLACE_NO_SHARE || reason == PLACE_TERMINATING;
 }
 
+/*
+ * Whether a further device might help a pod that does not fit a node for this reason. Processors,
+ * host memory, labels and limits do not change with another device.
+ */
+static const bool is_helped[PLACE_N_REASONS] = {
+	[PLACE_CLOSED] = true,
+	[PLACE_NO_DEVICES] = true,
+	[PLACE_OTHER_MODEL] = true,
+	[PLACE_OTHER_DEVICE] = true,
+	[PLACE_NO_DEVICE_MEMORY] = true,
+	[PLACE_NO_SHARE] = true,
+	[PLACE_TERMINATING] = true,
+};
+
 static bool is_short_of_memory(
 	const struct place *place, const struct place_spec *spec, const struct cnode *node)
 {
@@ -237,6 +251,7 @@ bool attempt_gpu_reason(
 		a->requested = spec;
 		why = attempt_node(a, node);
 		if (why != NODE_FITS) {
+			a->needs_device |= why == NODE_NO_GPUS;
 			snprintf(ret, DECIDE_REASON_MAX, "%s", node_texts[why]);
 			return false;
 		}
@@ -246,6 +261,7 @@ bool attempt_gpu_reason(
 		if (reason == PLACE_FITS && named == PLACE_OTHER_DEVICE)
 			reason = PLACE_OTHER_DEVICE;
 		if (reason == PLACE_FITS && pod->requested.vgpu[0]) {
+			a->needs_device = true;
 			snprintf(ret, DECIDE_REASON_MAX,
 				vgpu_devices(a->cluster, node, pod->requested.vgpu)
 					? "no room on vGPU %.63s"
@@ -257,17 +273,23 @@ bool attempt_gpu_reason(
 			named != PLACE_FITS && named != PLACE_OTHER_DEVICE)
 			reason = named;
 		if (named == PLACE_CLOSED) {
+			/* The pool may take the named device, but it uncordons and heals none. */
+			a->needs_device |= closed == GPUNODE_NOT_TAKEN ||
+				closed == GPUNODE_NOT_OURS;
 			snprintf(ret, DECIDE_REASON_MAX, "%s", gpunode_closed_text(closed));
 			return false;
 		}
 		if ((reason == PLACE_NO_SHARE || reason == PLACE_NO_DEVICE_MEMORY) &&
 			is_beyond_memory(a->cluster->place, node, most.memory_bytes)) {
+			a->needs_device = true;
 			snprintf(ret, DECIDE_REASON_MAX, "no GPU that has %s",
 				format_bytes(most.memory_bytes).s);
 			return false;
 		}
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
+		if (is_helped[reason] || (reason == PLACE_FITS && next == pod->requested.n))
+			a->needs_device = true;
 		if (reason == PLACE_CLOSED && gpunode_closed(&node->gpus)) {
 			snprintf(ret, DECIDE_REASON_MAX, "%s",
 				gpunode_closed_text(gpunode_closed(&node->gpus)));

@@ -624,6 +624,7 @@ static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims
 	decide_claims_done(&outcome->claims);
 	outcome->decision = DECIDE_WAIT;
 	outcome->has_unused_claims = false;
+	pod->needs_device = false;
 	if (decide_refusal(c, pod))
 		return decide_wait_for(outcome, decide_refusal(c, pod));
 	cpod_forget_keeper(pod);
@@ -654,7 +655,7 @@ static int decide_one(struct cluster *c, struct cpod *pod, struct decide_victims
 	place_set_filter(c->place, NULL, NULL);
 	if (r == -ENOSPC) {
 		decide_explain(&a, why);
-		cluster_queue_explain(c, pod, why);
+		pod->needs_device = !cluster_queue_explain(c, pod, why) && a.needs_device;
 		cpod_explain_refusal(c, pod, kept_text, why);
 		outcome->has_unused_claims = pod->is_ours &&
 			cpod_next_unused_claim(c, pod, &at, &unused);

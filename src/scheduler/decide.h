@@ -127,7 +127,8 @@ struct decide_candidate {
 	struct cpod *const *evicted; /* pods that count as gone */
 	uint32_t n_evicted;
 	bool is_fit;
-	bool may_help; /* if not is_fit: evictions might help */
+	bool may_help;     /* if not is_fit: evictions might help */
+	bool needs_device; /* if not is_fit: a further device might help */
 	char why[DECIDE_REASON_MAX];
 };
 

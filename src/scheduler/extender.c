@@ -193,6 +193,19 @@ static json_t *format_filter(const json_t *args, const struct candidates *candid
 		"FailedAndUnresolvableNodes", final, "Error", "");
 }
 
+/* Notes for the pool whether a further device might help the pod, which fits on no node. */
+static int extender_note_need(
+	struct sched *s, struct cpod *pod, const struct candidates *candidates, struct error *err)
+{
+	bool has_fit = false, needs_device = false;
+
+	for (uint32_t i = 0; i < candidates->n; i++) {
+		has_fit |= candidates->v[i].is_fit;
+		needs_device |= candidates->v[i].needs_device;
+	}
+	return has_fit ? 0 : sched_note_need(s, pod, needs_device, err);
+}
+
 static int extender_filter(
 	struct sched *s, struct cpod *pod, const json_t *args, json_t **ret, struct error *err)
 {
@@ -205,6 +218,8 @@ static int extender_filter(
 	if (cpod_state(pod) == CPOD_RESERVED)
 		cluster_forget(sched_cluster(s), pod);
 	r = extender_try_nodes(s, pod, &candidates, err);
+	if (r == 0 && cpod_state(pod) == CPOD_EXTENDER)
+		r = extender_note_need(s, pod, &candidates, err);
 	if (r == 0 && cpod_state(pod) == CPOD_EXTENDER)
 		r = decide_reserve(sched_cluster(s), pod, candidates.v, candidates.n, err);
 	if (r < 0 && r != -ENOSPC)

@@ -284,6 +284,16 @@ static int sched_push_condition(struct sched *s, const struct cpod *pod, struct 
 		text);
 }
 
+int sched_note_need(struct sched *s, struct cpod *pod, bool needs_device, struct error *err)
+{
+	cpod_set_needs_device(pod, needs_device);
+	if (cpod_is_need_reported(pod))
+		return 0;
+	return todo_push(&s->todo, SCHED_NEEDS_DEVICE, pod, REASON_NONE, STR("")) < 0
+		? fail(err, ENOMEM, "out of memory")
+		: 0;
+}
+
 /* Frees the devices that the pod of the last decision got earlier, where it does not fit now. */
 static int sched_push_free_claims(struct sched *s, const struct cpod *pod)
 {
@@ -449,12 +459,15 @@ static int gang_init(struct sched *s, const char *group, struct gang *g)
 	return 0;
 }
 
-static int tell_all(struct sched *s, const struct gang *g, struct str text)
+/* Reports to all waiting members why they wait, and whether a further device might help. */
+static int tell_all(struct sched *s, const struct gang *g, struct str text, bool needs_device)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++)
+	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
+		cpod_set_needs_device(g->member[i], needs_device);
 		r = sched_push_condition(s, g->member[i], text);
+	}
 	return r;
 }
 
@@ -516,7 +529,7 @@ static int sched_gather_gang(
 	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
 	uint32_t n_placed = 0;
 	uint64_t give_up_ns = 0, reclaim_at_ns = 0;
-	bool is_enough;
+	bool is_enough, needs_device = false;
 	int r = 0;
 
 	decide_begin(s->cluster, &s->victims);
@@ -541,8 +554,10 @@ static int sched_gather_gang(
 			reclaim_at_ns = MAX(reclaim_at_ns, cpod_reclaim_at_ns(g->member[i]));
 		if (r == 0 && decision == DECIDE_WAIT)
 			r = sched_push_free_claims(s, g->member[i]);
-		if (r == 0 && decision == DECIDE_WAIT && !first.n)
+		if (r == 0 && decision == DECIDE_WAIT && !first.n) {
 			buf_add(&first, buf_str(&s->outcome.why));
+			needs_device = cpod_needs_device(g->member[i]);
+		}
 	}
 	is_enough = r == 0 && g->n_running + n_placed >= g->least;
 	if (is_enough)
@@ -564,7 +579,7 @@ static int sched_gather_gang(
 		buf_clear(&s->why);
 		buf_addf(&s->why, "group %s: %u of %u pods fit, %u are needed; %s", key.name,
 			g->n_running + n_placed, g->size, g->least, buf_text(&first));
-		return tell_all(s, g, buf_str(&s->why));
+		return tell_all(s, g, buf_str(&s->why), needs_device);
 	}
 	s->counts.n_placed += n_placed;
 	r = sched_settle_gang(s, g, give_up_ns, &first, err);
@@ -632,7 +647,7 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 		snprintf(text, sizeof(text), "group %s: %u of %u pods exist, %u are needed", group,
 			g.n_waiting + g.n_running, g.size, g.least);
 	pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
-	r = tell_all(s, &g, str_from(text));
+	r = tell_all(s, &g, str_from(text), false);
 	return r < 0 ? r
 		     : todo_push(&s->todo, SCHED_EVENT, g.member[0], REASON_GROUP_WAITING,
 			       str_from(text));

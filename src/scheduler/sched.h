@@ -44,6 +44,7 @@ enum sched_act {
 	SCHED_EVICT,         /* evict the pod; repeated while the pod still runs */
 	/* evict the pod from a tainted device, and write an Event unless `sentence` is "" */
 	SCHED_EVICT_TAINTED,
+	SCHED_NEEDS_DEVICE, /* an extender pod waits: write whether cpod_needs_device() */
 };
 
 /* The pod for which a victim is evicted. */
@@ -108,6 +109,12 @@ void sched_refused(
  * because a leader with an older epoch may not know that another one leads.
  */
 void sched_lead(struct sched *sched, uint64_t epoch);
+
+/*
+ * kube-scheduler found no node for the extender pod. needs_device: a further device might help. The
+ * action SCHED_NEEDS_DEVICE follows if the pod's condition says something else. -ENOMEM.
+ */
+int sched_note_need(struct sched *sched, struct cpod *pod, bool needs_device, struct error *err);
 
 /* Another instance leads: nominations and reservations end, and queued actions are dropped. */
 void sched_stand_down(struct sched *sched);

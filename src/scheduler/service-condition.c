@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "kube/time.h"
+#include "manifest/pod-condition.h"
 
 #define SLOW_NS (NSEC_PER_SEC / 10)
 #define SLOW_TIMES 16u /* the pause is this many times the patch's duration */
@@ -32,6 +33,7 @@ struct condition_write {
 	char *sentence;     /* next message; NULL: none */
 	enum reason reason; /* reason of the next message */
 	bool is_nominated;  /* the next message also writes the nominated node */
+	bool has_need;      /* the next patch writes whether the pod needs a device */
 	bool has_nominated; /* the last patch wrote a nominated node */
 };
 
@@ -108,49 +110,86 @@ static bool service_condition_may_send(void *data)
 	return service_may_write(t->service);
 }
 
-static int service_condition_send(struct condition_write *t, const struct cpod *pod)
+/* Adds a condition to the array, which may be NULL. Returns the array, or NULL without memory. */
+static json_t *add_condition(
+	json_t *conditions, const char *type, bool is_true, enum reason reason, const char *message)
 {
 	const struct kube_time now = kube_time_format(clock_real_ns());
+	json_t *condition = json_pack("{ss, ss, ss, ss*, ss, sn}", "type", type, "status",
+		is_true ? "True" : "False", "reason", reason_name(reason), "message", message,
+		"lastTransitionTime", now.s, "lastProbeTime");
+
+	if (!conditions || !condition || json_array_append_new(conditions, condition) < 0) {
+		json_decref(conditions);
+		return NULL;
+	}
+	return conditions;
+}
+
+/*
+ * Without a nomination the patch removes nominatedNodeName: an old value would keep other pods off
+ * that node. The API server merges conditions by type.
+ */
+static json_t *service_condition_patch(const struct condition_write *t, const struct cpod *pod)
+{
+	const bool needs_device = cpod_needs_device(pod);
+	json_t *conditions = json_array(), *patch;
+
+	if (t->sentence)
+		conditions = add_condition(
+			conditions, "PodScheduled", false, t->reason, t->sentence);
+	if (!cpod_is_need_reported(pod))
+		conditions = add_condition(conditions, POD_CONDITION_NEEDS_DEVICE, needs_device,
+			needs_device ? REASON_NO_DEVICE_FITS : REASON_WAITS_FOR_NO_DEVICE, NULL);
+	if (!conditions)
+		return NULL;
+	patch = json_pack(
+		"{s:{ss}, s:{s:o}}", "metadata", "uid", t->uid, "status", "conditions", conditions);
+	if (t->sentence && patch)
+		json_object_set_new(json_object_get(patch, "status"), "nominatedNodeName",
+			t->is_nominated ? json_string(cpod_node(pod)) : json_null());
+	return patch;
+}
+
+static int service_condition_send(struct condition_write *t, const struct cpod *pod)
+{
 	const struct kube_write write = {.target = {"v1", "pods", t->ns, t->name, "status"},
 		.field_manager = SERVICE_MANAGER,
 		.may_send = service_condition_may_send,
 		.done = service_condition_on_written,
 		.data = t,
 		.ret_call = &t->call};
-	/*
-	 * Without a nomination the patch removes nominatedNodeName: an old value would keep other
-	 * pods off that node.
-	 */
-	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
-		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
-		"False", "reason", reason_name(t->reason), "message", t->sentence,
-		"lastTransitionTime", now.s, "lastProbeTime", "nominatedNodeName",
-		t->is_nominated ? cpod_node(pod) : NULL);
+	_cleanup_json_ json_t *patch = service_condition_patch(t, pod);
 	int r = patch ? kube_patch(t->service->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL)
 		      : -ENOMEM;
 
 	if (r < 0)
 		return r;
 	t->began_ns = clock_now_ns();
+	if (!t->sentence)
+		return 0;
 	t->has_nominated = t->is_nominated;
 	service_event(t->service, pod, REASON_FAILED_SCHEDULING, t->sentence);
 	return 0;
 }
 
-/* Returns whether the pod has this condition already, and no nominatedNodeName to remove. */
+/* Returns whether the pod has these conditions already, and no nominatedNodeName to remove. */
 static bool service_condition_is_written(
 	const struct cpod *pod, enum reason reason, const char *sentence)
 {
-	return cpod_is_reported(pod, reason, sentence) &&
+	return cpod_is_reported(pod, reason, sentence) && cpod_is_need_reported(pod) &&
 		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
 }
 
-/* Returns whether the message is still needed: the pod has no node yet and lacks this condition. */
+/* Returns whether a patch is still needed: the pod has no node yet and lacks a condition. */
 static bool is_due(const struct condition_write *t, const struct cpod *pod)
 {
-	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&
-		(t->is_nominated || t->has_nominated ||
-			!service_condition_is_written(pod, t->reason, t->sentence));
+	if (!pod || !cpod_json(pod) || !service_may_write(t->service))
+		return false;
+	if (!t->sentence)
+		return t->has_need && !cpod_is_need_reported(pod);
+	return t->is_nominated || t->has_nominated ||
+		!service_condition_is_written(pod, t->reason, t->sentence);
 }
 
 /* Sends the next message if it is due. Frees `t` if no call is in flight and no pause remains. */
@@ -173,6 +212,7 @@ static void service_condition_send_next(struct condition_write *t)
 	}
 	free(t->sentence);
 	t->sentence = NULL;
+	t->has_need = false;
 	if (!t->call && (!pod || (!t->n_failed && now_ns >= t->not_before_ns)))
 		condition_write_free(t);
 }
@@ -201,6 +241,16 @@ void service_write_condition(
 	/* If `t` exists, a patch in flight may still change the condition that the pod has now. */
 	if (t || !service_condition_is_written(pod, reason, sentence))
 		service_condition_unschedulable(s, pod, reason, sentence, false);
+}
+
+void service_write_need(struct service *s, const struct cpod *pod)
+{
+	struct condition_write *t = condition_write_of(s, pod);
+
+	if (!t)
+		return; /* kube-scheduler's next request about the pod tries again */
+	t->has_need = true;
+	service_condition_send_next(t);
 }
 
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)

@@ -129,6 +129,8 @@ void service_land_all(struct service *s); /* cancels all writes in flight */
  */
 void service_write_condition(
 	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence);
+/* Writes only whether the pod needs a device. */
+void service_write_need(struct service *s, const struct cpod *pod);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 /* Call once a second: sends the conditions whose pause has ended. */
 void service_condition_later(struct service *s);

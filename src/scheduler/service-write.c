@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "kube/time.h"
+#include "manifest/pod-condition.h"
 #include "scheduler/decide.h"
 
 bool service_may_write(const struct service *s)
@@ -506,7 +507,7 @@ void service_grant(struct service *s, const struct cpod *pod, bool is_granted, c
 		return;
 	patch = json_pack("{s:{ss, s:O*}, s:{s:[{ss, ss, ss, ss, ss}]}}", "metadata", "uid",
 		cpod_uid(pod), "annotations", annotations, "status", "conditions", "type",
-		"divvy.gpu/Granted", "status", is_granted ? "True" : "False", "reason",
+		POD_CONDITION_GRANTED, "status", is_granted ? "True" : "False", "reason",
 		reason_name(reason), "message", sentence, "lastTransitionTime", now.s);
 	if (patch)
 		patch_status(s, pod, patch);

@@ -46,6 +46,7 @@ static void service_carry_out(struct service *s, const struct sched_action *a)
 			service_event(s, a->pod, a->reason, a->sentence);
 		break;
 	case SCHED_EVENT: service_event(s, a->pod, a->reason, a->sentence); break;
+	case SCHED_NEEDS_DEVICE: service_write_need(s, a->pod); break;
 	}
 }
 

@@ -576,7 +576,8 @@ def a_waiting_pod_learns_of_a_refused_placeholder():
                             "status": "False",
                             "reason": "Unschedulable",
                             "message": "0/1 nodes: 1 with GPUs still owned by another device plugin",
-                        }
+                        },
+                        {"type": "divvy.gpu/NeedsDevice", "status": "True", "reason": "NoDeviceFits"},
                     ]
                 }
             },

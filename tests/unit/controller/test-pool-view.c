@@ -222,40 +222,46 @@ static enum pool_pod add_waiting(struct world *w, const char *uid, const char *r
 			"{'metadata':{'name':'w','namespace':'a','uid':'%s'},'spec':{'containers':["
 			"{'resources':{'requests':{'divvy.gpu/milli':'300'}}},"
 			"{'resources':{'requests':{'divvy.gpu/milli':'1k'}}}]},'status':{"
-			"'conditions':[{'type':'PodScheduled','reason':'%s'}]}}",
+			"'conditions':[{'type':'PodScheduled','reason':'%s'},"
+			"{'type':'divvy.gpu/NeedsDevice','status':'True'}]}}",
 			uid, reason));
 }
 
+/* The conditions of a pod for which the scheduler found no device. */
+#define NEEDS_DEVICE \
+	"{'type':'PodScheduled','status':'False','reason':'Unschedulable'}," \
+	"{'type':'divvy.gpu/NeedsDevice','status':'True'}"
+
 static void add_told(
-	struct world *w, const char *milli, const char *annotations, const char *message)
+	struct world *w, const char *milli, const char *annotations, const char *conditions)
 {
 	pool_view_add_pod(w->view,
 		object(w,
 			"{'metadata':{'name':'w','namespace':'a','uid':'u','annotations':{%s}},"
 			"'spec':{'containers':[{'resources':{'requests':{'divvy.gpu/"
 			"milli':'%s'}}}]}"
-			",'status':{'conditions':[{'type':'PodScheduled','reason':'Unschedulable',"
-			"'message':'%s'}]}}",
-			annotations, milli, message));
+			",'status':{'conditions':[%s]}}",
+			annotations, milli, conditions));
 }
 
+/* The condition's type and status decide, and no text does. */
 static void a_pod_that_no_device_helps_is_no_source(void **state)
 {
 	static const char *const hopeless[] = {
-		"policy x: the namespace has 0 of 0.1 GPUs, 1 requested",
-		"0/3 nodes: 2 node selector not met, 1 taint a=b:NoSchedule not tolerated",
-		"0/1 nodes: 1 no GPU with 0.5 free; queue ml has 6 of its guaranteed 6 devices",
-		"group a/g: 1 of 3 pods exist, 3 are needed",
-		"group a/g: PodGroup g of scheduling.k8s.io does not exist; create it",
-		"claim nope does not exist",
-		"group a/g: 0 of 2 pods fit, 2 are needed; policy x: 0 of 0.1 GPUs, 0.6 requested",
-		"group a/g: 0 of 2 pods fit, 2 are needed; 0/3 nodes: 3 node selector not met",
+		"",
+		"{'type':'PodScheduled','status':'False','reason':'Unschedulable',"
+		"'message':'0/1 nodes: 1 no GPU with 0.5 free'}",
+		"{'type':'PodScheduled','status':'False','reason':'Unschedulable'},"
+		"{'type':'divvy.gpu/NeedsDevice','status':'False','reason':'WaitsForNoDevice'}",
+		"{'type':'PodScheduled','status':'False','reason':'SchedulerError'},"
+		"{'type':'divvy.gpu/NeedsDevice','status':'True','reason':'NoDeviceFits'}",
+		"{'type':'divvy.gpu/NeedsDevice','status':'True','reason':'NoDeviceFits'}",
 	};
 	static const char *const hopeful[] = {
-		"0/1 nodes: 1 no GPU with 0.5 free",
-		"0/9 nodes: 3 too little cpu, 2 node selector not met, 4 for other reasons",
-		"0/1 nodes: 1 with GPUs that are cordoned, unhealthy or not managed by divvy",
-		"group a/g: 2 of 5 pods fit, 3 are needed; 0/1 nodes: 1 no GPU with 0.5 free",
+		NEEDS_DEVICE,
+		"{'type':'divvy.gpu/NeedsDevice','status':'True','reason':'NoDeviceFits'},"
+		"{'type':'PodScheduled','status':'False','reason':'Unschedulable',"
+		"'message':'any text'}",
 	};
 	struct world *w = *state;
 
@@ -292,9 +298,8 @@ static void init_containers_wait_for_devices_too(void **state)
 		pool_view_add_pod(w->view,
 			object(w,
 				"{'metadata':{'name':'w','namespace':'a','uid':'u'},'spec':{%s},"
-				"'status':{'conditions':[{'type':'PodScheduled','reason':"
-				"'Unschedulable'}]}}",
-				pods[i].spec));
+				"'status':{'conditions':[%s]}}",
+				pods[i].spec, NEEDS_DEVICE));
 	f = pool_view_facts(w->view, 0);
 	assert_int_equal(f->n_sources, ARRAY_SIZE(pods));
 	for (size_t i = 0; i < ARRAY_SIZE(pods); i++)
@@ -307,9 +312,9 @@ static void large_requests_count_as_whole_devices(void **state)
 	const struct pool_facts *f;
 
 	assert_ok(add_node(w, "n1", "pool", "'pool':{}", "", NULL));
-	add_told(w, "500", "", "");
-	add_told(w, "501", "", "");
-	add_told(w, "600", "'divvy.gpu/count':'2'", "");
+	add_told(w, "500", "", NEEDS_DEVICE);
+	add_told(w, "501", "", NEEDS_DEVICE);
+	add_told(w, "600", "'divvy.gpu/count':'2'", NEEDS_DEVICE);
 	f = pool_view_facts(w->view, 0);
 	assert_int_equal(f->source[0].milli, 500);
 	assert_int_equal(f->source[1].milli, 1000);

@@ -114,6 +114,38 @@ static void confirm_guest(const struct cpod *pod, const char *annotations)
 	add_guest(name, buf_text(&given), more);
 }
 
+/*
+ * A pod that fits on no node gets a condition if a further device might help, and only once. A pod
+ * with that condition that waits for something else later gets the opposite.
+ */
+static void a_guest_says_whether_it_needs_a_device(void **state)
+{
+	_cleanup_json_ json_t *answer = NULL, *none = NULL;
+	_cleanup_json_ json_t *question = names("a", "'n1'"), *again = names("a", "'n9'");
+	const struct cpod *pod;
+
+	add_node("n1", 1);
+	add_guest("a", SHARE("0.5") ",'divvy.gpu/model':'H100'", "");
+	nothing();
+	assert_ok(extender_answer(sched, EXTENDER_FILTER, question, &answer, NULL));
+	pod = next(SCHED_NEEDS_DEVICE, "a", NULL);
+	assert_true(cpod_needs_device(pod));
+	nothing();
+	set(OBJECT_POD,
+		"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT
+		"'annotations':{" SHARE(
+			"0.5") ",'divvy.gpu/model':'H100'}},'spec':{'schedulerName':"
+			       "'default-scheduler','containers':[{'name':'c'}]},'status':{"
+			       "'conditions':[{'type':'divvy.gpu/NeedsDevice','status':'True'}]}}");
+	json_decref(TAKE_PTR(answer));
+	assert_ok(extender_answer(sched, EXTENDER_FILTER, question, &answer, NULL));
+	nothing();
+	/* The scheduler knows no node n9, and a device does not change that. */
+	assert_ok(extender_answer(sched, EXTENDER_FILTER, again, &none, NULL));
+	assert_false(cpod_needs_device(next(SCHED_NEEDS_DEVICE, "a", NULL)));
+	nothing();
+}
+
 static void fitting_and_other_nodes_are_told_apart(void **state)
 {
 	add_node("n1", 1);
@@ -385,6 +417,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
+		TEST(a_guest_says_whether_it_needs_a_device),
 		TEST(fitting_and_other_nodes_are_told_apart),
 		TEST(a_place_is_reserved_and_bound),
 		TEST(extender_pods_and_own_pods_share_devices),

@@ -75,6 +75,8 @@ static void idle_shares_are_borrowed_and_reclaimed(void **state)
 		"0/1 nodes: 1 no GPU with 0.5 free; queue b has 1.5 devices, 0.5 of them borrowed, "
 		"and 0 are idle to borrow");
 	nothing();
+	/* The queue's guarantee, and no device, makes the pod wait. */
+	assert_false(cpod_needs_device(cluster_pod(sched_cluster(sched), "b", "b4")));
 }
 
 static void tenants_that_end_within_the_grace_period_are_not_evicted(void **state)

@@ -668,6 +668,97 @@ static void a_released_reservation_is_reported_once(void **state)
 	told("b1", "0/1 nodes: 1 no GPU with 0.6 free");
 }
 
+static bool needs_device(const char *name)
+{
+	return cpod_needs_device(cluster_pod(sched_cluster(sched), space, name));
+}
+
+/* The pool takes a device for a pod only if a further device might help the pod. */
+static void a_waiting_pod_says_whether_it_needs_a_device(void **state)
+{
+	static const struct {
+		const char *annotations, *more, *why;
+		bool needs_device;
+	} cases[] = {
+		{SHARE("0.5"), "", "0/2 nodes: 1 no GPU with 0.5 free, 1 cordoned", true},
+		{SHARE("0.2") ",'divvy.gpu/memory':'900000'", "",
+			"0/2 nodes: 1 no GPU with 878.9Ki free, 1 cordoned", true},
+		{SHARE("0.1") ",'divvy.gpu/model':'H100'", "",
+			"0/2 nodes: 1 with another model than H100, 1 cordoned; the cluster has "
+			"model A",
+			true},
+		{SHARE("0.1"), ",'nodeSelector':{'a':'b'}",
+			"0/2 nodes: 1 not selected by the pod's node selector or affinity, 1 cordoned",
+			false},
+		{SHARE("0.1"),
+			",'volumes':[{'name':'v','persistentVolumeClaim':{'claimName':'no'}}]",
+			"claim no does not exist", false},
+	};
+
+	add_node("n1", 1);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n2'},'spec':{'unschedulable':true},'status':{'allocatable':{"
+		"'cpu':'8','memory':'16Gi','pods':'110'}}}");
+	add_pod("first", SHARE("0.7"), "");
+	confirm(next(SCHED_BIND, "first", NULL), SHARE("0.7"));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char name[] = {'p', (char)('0' + i), '\0'};
+
+		add_pod(name, cases[i].annotations, cases[i].more);
+		told(name, cases[i].why);
+		if (needs_device(name) != cases[i].needs_device)
+			fail_msg("case %zu: %s", i, cases[i].why);
+	}
+	/* After its decision has changed, a pod needs no device any more. */
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "first"));
+	pass_alive(2);
+	next(SCHED_BIND, "p0", NULL);
+	assert_false(needs_device("p0"));
+}
+
+/* The members of a gang need a device if the first member without a place needs one. */
+static void a_gang_says_whether_it_needs_a_device(void **state)
+{
+#define OF_GANG SHARE("0.6") ",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'"
+	add_node("n1", 1);
+	add_pod("a", OF_GANG, "");
+	told("a", "group s/g: 1 of 2 pods exist, 2 are needed");
+	assert_false(needs_device("a"));
+	add_pod("b", OF_GANG, "");
+	told("a", "group s/g: 1 of 2 pods fit, 2 are needed; 0/1 nodes: 1 no GPU with 0.6 free");
+	assert_true(needs_device("a"));
+	assert_true(needs_device("b"));
+#undef OF_GANG
+}
+
+/* Only a condition with the status True says that the pod needs a device. */
+static void a_need_is_reported_by_its_condition(void **state)
+{
+	static const struct {
+		const char *conditions;
+		bool is_true;
+	} cases[] = {
+		{"", false},
+		{"{'type':'divvy.gpu/NeedsDevice','status':'False'}", false},
+		{"{'type':'divvy.gpu/NeedsDevice','status':'True'}", true},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct cpod *pod;
+
+		set(OBJECT_POD,
+			"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT
+			"'annotations':{" HIGH_PART "}},'spec':{'schedulerName':'divvy-scheduler',"
+			"'containers':[{'name':'c'}]},'status':{'conditions':[%s]}}",
+			cases[i].conditions);
+		pod = cluster_pod(sched_cluster(sched), "s", "a");
+		cpod_set_needs_device(pod, true);
+		assert_int_equal(cpod_is_need_reported(pod), cases[i].is_true);
+		cpod_set_needs_device(pod, false);
+		assert_int_equal(cpod_is_need_reported(pod), !cases[i].is_true);
+	}
+}
+
 /* A condition with the same message but another reason is not reported yet. */
 static void a_condition_is_its_reason_and_its_message(void **state)
 {
@@ -2529,6 +2620,9 @@ int main(void)
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
 		TEST(a_condition_is_its_reason_and_its_message),
+		TEST(a_waiting_pod_says_whether_it_needs_a_device),
+		TEST(a_gang_says_whether_it_needs_a_device),
+		TEST(a_need_is_reported_by_its_condition),
 		TEST(a_gated_pod_gets_no_condition),
 		TEST(a_changed_pod_is_not_refused_any_more),
 		TEST(a_group_pauses_after_a_refused_binding),
