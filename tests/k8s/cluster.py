@@ -91,9 +91,29 @@ def cache():
     return built(os.environ.get("DIVVY_K8S", "newest"))
 
 
+def minor_of(folder):
+    """The version 1.MINOR of the programs in a folder that `get` has built."""
+    return int(os.path.basename(folder).split(".")[1])
+
+
 def own_minor():
     """The version 1.MINOR of a cluster of the test's own, or Skip."""
-    return int(os.path.basename(cache()).split(".")[1])
+    return minor_of(cache())
+
+
+def check_version(minor, since):
+    """Skip if the version 1.MINOR is older than 1.SINCE."""
+    if minor < since:
+        raise Skip(f"the test needs Kubernetes 1.{since} or later, and this is 1.{minor}")
+
+
+def of_version(minor):
+    """The folder of the built programs of Kubernetes 1.MINOR, or Skip."""
+    for which in ("newest", "oldest"):
+        with contextlib.suppress(Skip):
+            if minor_of(built(which)) == minor:
+                return built(which)
+    raise Skip(f"tests/k8s/get builds no Kubernetes 1.{minor}, whose kube-scheduler this test runs")
 
 
 def free_port(address="127.0.0.1"):
@@ -222,6 +242,15 @@ class Tools(Account):
     def claim(self):
         """Call before divvy, or a part of it, is installed. Skips on a cluster that has divvy already. At the end of the block
         divvy is uninstalled."""
+
+    def claim_path(self, path):
+        """Call before another system is installed. Skips if the object exists, which the system's installation would change."""
+        if not self.own and self.exists(path):
+            raise Skip(f"the cluster of KUBECONFIG has {path} already: use another cluster")
+
+    def administrator(self):
+        """The path of a kubeconfig with all rights and no other program's login, for controllers that the test runs."""
+        return self.account("administrator", token=self.token).kubeconfig
 
     @functools.cached_property
     def minor(self):
@@ -700,10 +729,15 @@ class Cluster(Tools):
         self.node.import_image(name, folder, entrypoint, env)
 
 
-def open_cluster(*parts, args=None, own="", alone=False):
+def open_cluster(*parts, args=None, optional=None, own="", alone=False, since=0):
     """For a with statement. own: the reason for which the test needs a cluster made by us, such as parts that the test kills;
-    alone: the test measures, so no other node runs on the machine."""
+    optional: (MINOR, args) of a cluster of ours that is at least 1.MINOR, such as feature gates, without which some tests of the
+    file skip; alone: the test measures, so no other node runs on the machine; since: oldest version 1.SINCE for the test.
+    """
     if not os.environ.get("KUBECONFIG"):
+        check_version(own_minor(), since)
+        if optional and own_minor() >= optional[0]:
+            args = {**(args or {}), **optional[1]}
         return Cluster(*parts, args=args, alone=alone)
     if os.environ.get("DIVVY_K8S"):
         raise Skip(f"DIVVY_K8S={os.environ['DIVVY_K8S']} has no effect on the cluster of KUBECONFIG")
@@ -712,4 +746,4 @@ def open_cluster(*parts, args=None, own="", alone=False):
         raise Skip(f"not on the cluster of KUBECONFIG: {own or 'it gives other arguments to ' + ', '.join(changed)}")
     from given import Given  # given.py needs this file
 
-    return Given(*parts)
+    return Given(*parts, since=since)

@@ -18,7 +18,7 @@ import tempfile
 import threading
 
 from api import Account, ApiError
-from cluster import HERE, START_S, Keeper, Skip, Tools, unique, wait_for
+from cluster import HERE, START_S, Keeper, Skip, Tools, check_version, unique, wait_for
 from pki import Pki
 
 COLLECTION = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/(?:namespaces/([^/]+)/)?([^/?]+)$")
@@ -54,8 +54,8 @@ class Given(Tools):
     node_name = None
     server = None  # not known yet
 
-    def __init__(self, *parts):
-        self.parts = parts
+    def __init__(self, *parts, since=0):
+        self.parts, self.since = parts, since
         self.dir = tempfile.mkdtemp(prefix="divvy-k8s-")
         self.spaces = set()  # the test's own namespaces
         self.made = []  # paths of objects outside of them
@@ -138,6 +138,7 @@ class Given(Tools):
             insecure=bool(its.get("insecure-skip-tls-verify")),
         )
         version = self.get("/version")["gitVersion"]
+        check_version(self.minor, self.since)
         self.namespace = self.new_namespace()
         self.token = config["users"][0]["user"].get("token") or self.administrators_token()
         print(f"# on {self.server}, Kubernetes {version}, in namespace {self.namespace}", flush=True)

@@ -27,6 +27,7 @@ LEFT_OUT = ("APIService", "Deployment")
 class Kueue:
     def __init__(self, cluster, **configuration):
         self.cluster = cluster
+        cluster.claim_path(f"/api/v1/namespaces/{SYSTEM}")
         self.folder = built("with-kueue")
         self.address = own_address()
         self.port, self.health = free_port(self.address), free_port(self.address)
@@ -78,6 +79,17 @@ class Kueue:
         )
         self.mount_certificate()
         wait_for(self.ready, "Kueue is ready", 120)
+
+    def empty(self, *namespaces):
+        """Removes the namespaces and all queues while Kueue runs, because Kueue takes its finalizers off them. Without that, the
+        definitions of a cluster that stays could not be deleted."""
+        paths = [f"/api/v1/namespaces/{name}" for name in namespaces]
+        for kind in ("clusterqueues", "resourceflavors"):
+            paths += [f"{API}/{kind}/{o['metadata']['name']}" for o in self.cluster.get(f"{API}/{kind}")["items"]]
+        for path in paths:
+            self.cluster.delete(path)
+        for path in paths:
+            wait_for(lambda p=path: not self.cluster.exists(p), f"{path} is deleted", 120)
 
     def mount_certificate(self):
         """Does the kubelet's part: Kueue waits until its Secret is in its folder."""

@@ -13,10 +13,12 @@ import threading
 
 import yaml
 from cluster import ApiError, Skip, built, free_port, wait_for
+from controller import own_address
 
 ARGO = "github.com/argoproj/argo-workflows/v4/manifests/base/crds/minimal"
 KSERVE = "github.com/kserve/kserve/config"
 SERVING = "/apis/serving.kserve.io/v1alpha1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 WEBHOOKS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
@@ -31,7 +33,8 @@ class Systems:
         if cluster.minor < 34:
             raise Skip("these systems need Kubernetes 1.34 or later: DIVVY_K8S=newest")
         self.cluster, self.folder = cluster, built("with-" + name)
-        self.address = cluster.slot.address
+        self.address = cluster.slot.address if cluster.own else own_address()
+        self.kubeconfig = cluster.administrator()
         self.commands, self.environments = {}, {}
 
     def source(self, *path):
@@ -48,7 +51,13 @@ class Systems:
                 continue
             for document in self.documents(*folder, name):
                 if document["kind"] == "CustomResourceDefinition":
+                    self.cluster.claim_path(f"{DEFINITIONS}/{document['metadata']['name']}")
                     self.cluster.define(document)
+
+    def space(self, name):
+        """Makes the namespace of a system."""
+        self.cluster.claim_path(f"/api/v1/namespaces/{name}")
+        self.cluster.create("/api/v1/namespaces", {"metadata": {"name": name}})
 
     def temporary(self, name):
         return os.path.join(self.cluster.dir, "with-" + name)
@@ -64,7 +73,7 @@ class Systems:
         files = self.cluster.pki.sign("with-" + name, name, alternatives=f"IP:{self.address}")
         for file, end in zip(files, ("crt", "key"), strict=True):
             shutil.copy(file, os.path.join(certificates, "tls." + end))
-        own = {"KUBECONFIG": self.cluster.kubeconfigs["admin"], "TMPDIR": temporary, "HOME": temporary}
+        own = {"KUBECONFIG": self.kubeconfig, "TMPDIR": temporary, "HOME": temporary}
         self.commands[name] = [os.path.join(self.folder, "bin", program), *argv]
         self.environments[name] = {**own, "PATH": os.environ["PATH"], **(env or {})}
         self.again(name)
@@ -125,7 +134,7 @@ def start_argo(cluster, executor="none"):
     The controller reads its ConfigMap in the namespace of its option, and serves all namespaces."""
     argo = Systems(cluster, "argo")
     argo.define(ARGO)
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": "argo"}})
+    argo.space("argo")
     name = "workflow-controller-configmap"
     metrics = {"metricsConfig": "{enabled: false}", "telemetryConfig": "{enabled: false}"}
     cluster.create("/api/v1/namespaces/argo/configmaps", {"metadata": {"name": name}, "data": metrics})
@@ -141,7 +150,7 @@ def start_kserve(cluster):
     kserve = Systems(cluster, "kserve")
     port = kserve.port()
     kserve.define(KSERVE, "crd/full")
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": "kserve"}})
+    kserve.space("kserve")
     (configuration,) = kserve.documents(KSERVE, "configmap/inferenceservice.yaml")
     cluster.create("/api/v1/namespaces/kserve/configmaps", configuration)
     kserve.start("kserve", "manager", "--metrics-addr=0", "--health-probe-addr=0", f"--webhook-port={port}")

@@ -9,7 +9,7 @@ import os
 import subprocess
 
 import claims as divvys
-from cluster import Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
+from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
 from refuser import REASON, Refuser
 from scheduled import BUILD, Scheduled
 
@@ -412,9 +412,8 @@ TESTS = [
 ]
 
 try:
-    if own_minor() < 34:
-        raise Skip("Kubernetes serves resource.k8s.io/v1 since 1.34")
-    with open_cluster("kcm", "sched") as cluster, Scheduled(cluster) as rig:
+    # Kubernetes serves resource.k8s.io/v1 since 1.34.
+    with open_cluster("kcm", "sched", since=34) as cluster, Scheduled(cluster) as rig:
         rig.start()
         main(*TESTS)
 except Skip as reason:

@@ -276,7 +276,7 @@ TESTS = [
 
 try:
     with (
-        open_cluster("kcm", own="it plays the webhooks of other systems") as cluster,
+        open_cluster("kcm") as cluster,
         installed(cluster) as controller,
         Scheduled(cluster) as rig,
         Finisher(cluster, cluster.namespace),

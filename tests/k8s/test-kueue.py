@@ -8,7 +8,7 @@ import os
 
 import yaml
 
-from cluster import ApiError, Skip, built, main, open_cluster, own_minor, skip_all, wait_for
+from cluster import ApiError, Skip, built, main, open_cluster, skip_all, wait_for
 from controller import installed
 from kueue import API, Kueue, amount_of
 from manifests import load
@@ -415,9 +415,9 @@ TESTS = [
 
 try:
     built("with-kueue")
-    if own_minor() < 36:
-        raise Skip("the policy needs Kubernetes 1.36; set DIVVY_K8S=newest")
-    with open_cluster("kcm", own="it installs Kueue") as cluster, installed(cluster), Scheduled(cluster) as rig:
+    # The policy needs Kubernetes 1.36.
+    with open_cluster("kcm", since=36) as cluster, installed(cluster), Scheduled(cluster) as rig:
+        cluster.claim_path(f"/api/v1/namespaces/{TEAM}")
         rig.start()
         rig.node("n1", *["A100"] * 2, **{MILLI: "2000", MIB: str(2 * 16384)})
         kueue = Kueue(cluster, **yaml.safe_load(text_of("resources.yaml")))
@@ -425,6 +425,10 @@ try:
         cluster.create("/api/v1/namespaces", {"metadata": {"name": TEAM}})
         wait_for(lambda: cluster.has_account(TEAM), "the namespace has its service account", 60)
         cluster.apply(text_of("queues.yaml"))
-        main(*TESTS)
+        try:
+            main(*TESTS)
+        finally:
+            if not cluster.own:
+                kueue.empty(TEAM)
 except Skip as reason:
     skip_all(reason)

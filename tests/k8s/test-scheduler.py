@@ -10,7 +10,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from cluster import Skip, free_port, main, open_cluster, own_minor, patience, skip_all, wait_for
+from cluster import Skip, free_port, main, open_cluster, patience, skip_all, wait_for
 from fault_proxy import GateProxy, VersionProxy
 from refuser import NAME as REFUSER, REASON, Refuser
 from scheduled import Scheduled
@@ -315,13 +315,10 @@ def the_rules_follow_an_upgrade():
     rig.remove_node("n5")
 
 
-def pod_group_args():
-    """Arguments of an API server of our own that serves PodGroups; no version does so by default."""
-    if os.environ.get("KUBECONFIG") or own_minor() < 37:
-        return None
-    return {
-        "kube-apiserver": ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"]
-    }
+# No version of the API server serves PodGroups by default.
+POD_GROUP_ARGS = {
+    "kube-apiserver": ["--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"]
+}
 
 
 def init_containers_use_the_main_containers_capacity():
@@ -895,7 +892,7 @@ TESTS = [
 ]
 
 try:
-    with open_cluster(args=pod_group_args()) as cluster:
+    with open_cluster(optional=(37, POD_GROUP_ARGS)) as cluster:
         with Scheduled(cluster) as rig:
             rig.start()
             main(*TESTS)
