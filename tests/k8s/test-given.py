@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests on the cluster of KUBECONFIG: they run there, leave nothing behind, and spare a divvy that is installed already."""
 
+import glob
 import os
+import re
 import subprocess
 import sys
 
@@ -69,6 +71,21 @@ def a_file_that_breaks_the_cluster_skips():
     ), out
 
 
+def the_readme_names_each_file_that_skips():
+    """A test file asks for a cluster of its own by the parameter `own`; the README has the reason."""
+    skipped = set()
+    for path in glob.glob(os.path.join(HERE, "test-*.py")) + [os.path.join(HERE, "chaos.py")]:
+        with open(path, encoding="utf-8") as f:
+            if re.search(r"\bown=", f.read()):
+                skipped.add(os.path.basename(path).removeprefix("test-").removesuffix(".py"))
+    with open(os.path.join(HERE, "README.md"), encoding="utf-8") as f:
+        table = f.read().split("These files are skipped whole:")[1].split("\n\n")[1]
+    named = {
+        n.removesuffix(".py") for row in table.splitlines()[2:] for n in re.findall(r"`([^`]+)`", row.split("|")[1])
+    }
+    assert named == skipped, f"only the README: {named - skipped}; only the files: {skipped - named}"
+
+
 def an_installed_divvy_is_spared():
     cluster.create("/api/v1/namespaces", {"metadata": {"name": "divvy-system"}})
     for name in FILES[1:]:
@@ -82,6 +99,7 @@ try:
         main(
             files_run_and_leave_nothing_behind,
             a_file_that_breaks_the_cluster_skips,
+            the_readme_names_each_file_that_skips,
             an_installed_divvy_is_spared,
         )
 except Skip as reason:
