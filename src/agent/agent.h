@@ -55,6 +55,8 @@ struct agent_options {
 	/* NULL: the daemon finds the devices. Otherwise it takes ownership of this set (tests). */
 	struct device_set *devices;
 	uint64_t exit_idle_ns; /* 0: never */
+	/* least time between two searches for a container's processes; 0: CONTAINER_WATCH_NS */
+	uint64_t search_ns;
 	uint32_t oversubscribe_permille;
 	bool police;
 	bool replace; /* end a running daemon and take its place */

@@ -26,12 +26,8 @@
 
 #define CGROUPS "/sys/fs/cgroup"
 
-/*
- * Least time between two searches that find no process. A container may have no process with the
- * secret for a moment, when its engine restarts the container or when a program is within execve.
- */
-#define MISSED_NS (3 * NSEC_PER_SEC)
-#define FOUND_NS (10 * NSEC_PER_SEC)
+/* After a search that found a process, the next one waits this many times as long. */
+#define FOUND_TIMES 3u
 /* Far more than /proc needs for one process, so that a slow search does not count as stuck. */
 #define STUCK_NS (2 * NSEC_PER_SEC)
 
@@ -133,10 +129,11 @@ static void search_free(struct search *s)
 
 static void container_watch_note_result(struct tenant *t, bool is_found)
 {
-	const uint64_t now = clock_now_ns();
+	const uint64_t now = clock_now_ns(), option_ns = t->agent->options.search_ns,
+		       missed_ns = option_ns ? option_ns : CONTAINER_WATCH_NS;
 
 	t->is_sought = false;
-	t->seek_ns = now + (is_found ? FOUND_NS : MISSED_NS);
+	t->seek_ns = now + (is_found ? FOUND_TIMES * missed_ns : missed_ns);
 	if (!tenant_has_ended(t, now))
 		return;
 	if (is_found)

@@ -16,6 +16,13 @@
 #ifndef AGENT_CONTAINER_WATCH_H
 #define AGENT_CONTAINER_WATCH_H
 
+#include <stdint.h>
+
+/*
+ * Least time between two searches that find no process. A container may have no process with the
+ * secret for a moment, when its engine restarts the container or when a program is within execve.
+ */
+#define CONTAINER_WATCH_NS (UINT64_C(3) * 1000000000)
 #define CONTAINER_WATCH_STUCK_MAX 16u
 #define CONTAINER_WATCH_STUCK_EACH 2u
 

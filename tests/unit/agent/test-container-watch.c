@@ -13,7 +13,16 @@
 #include "../../patience.h"
 #include "stuck-process.h"
 
+/* Shorter than the default, so that the test takes less time. */
+#define SEARCH_NS (NSEC_PER_SEC / 2)
+
 static struct rig rig;
+
+static void container_rig_start(void)
+{
+	rig_start(&rig);
+	rig.agent->options.search_ns = SEARCH_NS;
+}
 
 /*
  * Makes a tenant of a removed container, whose engine's command lived from tick `since` to tick
@@ -55,7 +64,7 @@ static void the_tenant_of_a_dead_container_ends(void **state)
 {
 	uint32_t id;
 
-	rig_start(&rig);
+	container_rig_start();
 	id = make_gone(1, 2);
 	await_end(id);
 	rig_stop(&rig);
@@ -69,12 +78,12 @@ static void a_stuck_process_keeps_no_other_tenant(void **state)
 
 	stuck_start(&stuck);
 	assert_ok(process_start_ticks(stuck.pid, &start));
-	rig_start(&rig);
+	container_rig_start();
 	before = make_gone(1, start - 1);
 	during = make_gone(start, start);
 	await_end(before);
 	/* The stuck process may belong to the container of `during`. */
-	run_for(8 * NSEC_PER_SEC);
+	run_for(8 * SEARCH_NS);
 	assert_non_null(tenant_by_id(rig.agent, during));
 	stuck_end(&stuck);
 	await_end(during);
@@ -124,7 +133,7 @@ static void stuck_processes_of_one_cgroup_hold_few_threads(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(stuck); i++)
 		stuck_start(&stuck[i]);
-	rig_start(&rig);
+	container_rig_start();
 	/*
 	 * No process starts at that tick, so no skipped process can belong to this tenant's
 	 * container.
