@@ -186,9 +186,14 @@ static void drop_item(struct sched *s, struct pending_key key)
 	pending_remove(s->pending, key);
 }
 
+static bool sched_is_equal(const json_t *a, const json_t *b)
+{
+	return a == b || (a && b && json_equal(a, b));
+}
+
 /*
- * Returns whether annotations, labels or spec have changed, which can affect the place of a waiting
- * pod.
+ * Returns whether annotations, labels, spec or the names of its claims have changed, which can
+ * affect the place of a waiting pod.
  */
 static bool sched_is_other_resize(const json_t *was, const json_t *now)
 {
@@ -196,12 +201,12 @@ static bool sched_is_other_resize(const json_t *was, const json_t *now)
 	const json_t *a = json_object_get(was, "metadata"), *b = json_object_get(now, "metadata");
 
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const json_t *x = json_object_get(a, fields[i]), *y = json_object_get(b, fields[i]);
-
-		if ((x || y) && !json_equal(x, y))
+		if (!sched_is_equal(json_object_get(a, fields[i]), json_object_get(b, fields[i])))
 			return true;
 	}
-	return !json_equal(json_object_get(was, "spec"), json_object_get(now, "spec"));
+	return !sched_is_equal(json_object_get(was, "spec"), json_object_get(now, "spec")) ||
+		!sched_is_equal(kube_json_at(was, "status", "resourceClaimStatuses", NULL),
+			kube_json_at(now, "status", "resourceClaimStatuses", NULL));
 }
 
 static int sched_set_pod(struct sched *s, json_t *json, struct error *err)

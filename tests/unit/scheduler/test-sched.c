@@ -312,6 +312,39 @@ static void a_refused_binding_frees_the_place(void **state)
 	"'deviceClassName':'d'}}]}}}"
 #define USES(name) ",'resourceClaims':[{'name':'x','resourceClaimName':'" name "'}]"
 
+/*
+ * Kubernetes makes the claim first, and names it in the pod's status later. Only the change of the
+ * status helps the pod.
+ */
+static void a_pod_is_tried_when_its_status_names_the_claim(void **state)
+{
+#define OF_TEMPLATE(status) \
+	"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT "'annotations':{" SHARE( \
+		"0.3") "}},'spec':{'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]," \
+		       "'resourceClaims':[{'name':'x','resourceClaimTemplateName':'t'}]}," \
+		       "'status':{" status "}}"
+	add_node("n1", 1);
+	cluster_note_served(sched_cluster(sched), CLUSTER_RESOURCE_CLAIM);
+	set(CLUSTER_DEVICE_CLASS, "{'metadata':{'name':'d'},'spec':{}}");
+	set(CLUSTER_SLICE,
+		"{'metadata':{'name':'n1'},'spec':{'driver':'d','nodeName':'n1','pool':{'name':"
+		"'n1','generation':1,'resourceSliceCount':1},'devices':[{'name':'x'}]}}");
+	set(OBJECT_POD, OF_TEMPLATE(""));
+	told("a", "waits for Kubernetes to make the ResourceClaim for x");
+	set(CLUSTER_RESOURCE_CLAIM,
+		"{'metadata':{'name':'a-x','namespace':'s','uid':'c-a-x','resourceVersion':'1',"
+		"'ownerReferences':[{'apiVersion':'v1','kind':'Pod','name':'a','uid':'u-a',"
+		"'controller':true}]},'spec':{'devices':{'requests':[{'name':'r','exactly':{"
+		"'deviceClassName':'d'}}]}}}");
+	pass_alive(12);
+	nothing();
+	set(OBJECT_POD,
+		OF_TEMPLATE("'resourceClaimStatuses':[{'name':'x','resourceClaimName':'a-x'}]"));
+	pass_alive(2);
+	next(SCHED_BIND, "a", NULL);
+#undef OF_TEMPLATE
+}
+
 /* Node n2 alone has a device of the driver d, and so one pod at a time gets the device. */
 static void a_pod_with_a_claim_goes_where_its_devices_are(void **state)
 {
@@ -2620,6 +2653,7 @@ int main(void)
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
 		TEST(a_condition_is_its_reason_and_its_message),
+		TEST(a_pod_is_tried_when_its_status_names_the_claim),
 		TEST(a_waiting_pod_says_whether_it_needs_a_device),
 		TEST(a_gang_says_whether_it_needs_a_device),
 		TEST(a_need_is_reported_by_its_condition),
