@@ -204,6 +204,7 @@ def the_pods_condition_shows_the_extenders_refusal():
     shared("large", "0.5", {"model": "H100"})
     is_unplaced("large", " nodes are available: ")
     is_unplaced("large", "1 with another model than H100")
+    wait_for(lambda: rig.condition("large", "divvy.gpu/NeedsDevice"), "the pool knows that the pod needs a device", 60)
     shared("member", "0.5", {"group": "g", "group-size": "2"})
     is_unplaced("member", "an extender places no groups; give its pods the schedulerName divvy-scheduler")
     rig.gone("large", "member")

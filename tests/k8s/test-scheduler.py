@@ -45,6 +45,8 @@ def a_pod_that_fits_nowhere_gets_one_event():
     rig.pod("large", {"request": "0.5", "model": "H100"})
     rig.waits("large", "0/1 nodes: 1 with another model than H100; the cluster has model A100")
     assert rig.condition("large")["reason"] == "Unschedulable"
+    needs = rig.condition("large", "divvy.gpu/NeedsDevice")
+    assert (needs["status"], needs["reason"]) == ("True", "NoDeviceFits"), needs
     wait_for(lambda: rig.events("large", "FailedScheduling"), "an Event")
     # A pod that comes and goes is an event that does not help "large".
     rig.pod("small", {"request": "0.1"})
@@ -63,6 +65,7 @@ def a_pod_that_fits_nowhere_gets_one_event():
 def a_misspelt_key_is_reported():
     rig.pod("misspelt", {"request": "0.5", "requets": "0.5"})
     rig.waits("misspelt", "did you mean request?")
+    assert not rig.condition("misspelt", "divvy.gpu/NeedsDevice")
     rig.gone("misspelt")
 
 
