@@ -6,8 +6,10 @@
  */
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,6 +290,35 @@ int file_replace(const char *path, struct str text, mode_t mode, struct error *e
 	if (r == -ENOENT)
 		return fail(err, ENOENT, "write '%s': its folder does not exist", path);
 	return r < 0 ? fail_errno(err, -r, "write '%s'", path) : 0;
+}
+
+/* Whether file_replace() has made the name in a process that is gone: "NAME.PID-TIME~". */
+static bool is_temporary_left(const char *name)
+{
+	const size_t n = strlen(name);
+	const char *dot = strrchr(name, '.');
+	char *end;
+	unsigned long pid;
+
+	if (!n || name[n - 1] != '~' || !dot)
+		return false;
+	pid = strtoul(dot + 1, &end, 16);
+	if (end == dot + 1 || *end != '-' || !pid || pid > INT_MAX)
+		return false;
+	end += 1 + strspn(end + 1, "0123456789abcdef");
+	return end == name + n - 1 && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+void folder_clear_temporary(const char *path)
+{
+	DIR *folder = opendir(path);
+	const struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)))
+		if (is_temporary_left(entry->d_name))
+			unlinkat(dirfd(folder), entry->d_name, 0);
+	if (folder)
+		closedir(folder);
 }
 
 int folder_make(const char *path, mode_t mode, struct error *err)

@@ -82,6 +82,12 @@ int file_read(const char *path, struct buf *b, struct error *err);
  */
 int file_replace(const char *path, struct str text, mode_t mode, struct error *err);
 
+/*
+ * Removes the temporary files that file_replace() of killed processes has left in the folder, as
+ * far as it can. A folder that does not exist has none. Blocks on the disk.
+ */
+void folder_clear_temporary(const char *path);
+
 /* As mkdir -p: makes the missing folders of the path with that mode. Returns 0 or -errno. */
 int folder_make(const char *path, mode_t mode, struct error *err);
 

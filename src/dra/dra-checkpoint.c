@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Formats and reads the checkpoint: see dra-checkpoint.h. A reader of a later version must still
- * read version 1, because pods outlive an upgrade of divvyd. Unknown members are ignored, so an
- * older divvyd reads what a newer one has added.
+ * read version 1, because pods outlive an upgrade of divvyd. Unknown members of a claim are
+ * ignored, so an older divvyd reads what a newer one has added.
  */
 #include "dra/dra-checkpoint.h"
 
@@ -35,7 +35,7 @@ static json_t *share_json(const struct dra_share *s)
 		"device", s->device, "shareID", s->share_id, "tenant", (int)s->tenant);
 }
 
-json_t *checkpoint_claim(const struct dra_claim *claim)
+static json_t *claim_json(const struct dra_claim *claim)
 {
 	json_t *tenants = json_array(), *results = json_array();
 
@@ -53,16 +53,30 @@ static int add_bytes(const char *text, size_t n, void *data)
 	return buf_add(data, (struct str){text, n}) < 0 ? -1 : 0;
 }
 
-int checkpoint_format(const json_t *claims, struct buf *out)
+static int add_line(struct buf *out, json_t *line)
 {
-	_cleanup_json_ json_t *root = json_pack(
-		"{s:i, s:O}", "version", VERSION, "claims", (json_t *)claims);
+	_cleanup_json_ json_t *owned = line;
 
-	if (!root)
+	if (!line)
 		return -ENOMEM;
-	if (json_dump_callback(root, add_bytes, out, JSON_INDENT(1)) < 0)
+	if (json_dump_callback(line, add_bytes, out, JSON_COMPACT) < 0)
 		return buf_error(out) < 0 ? buf_error(out) : -ENOMEM;
 	return buf_add_byte(out, '\n');
+}
+
+int checkpoint_add_version(struct buf *out)
+{
+	return add_line(out, json_pack("{s:i}", "version", VERSION));
+}
+
+int checkpoint_add_prepared(struct buf *out, const struct dra_claim *claim)
+{
+	return add_line(out, json_pack("{s:o}", "prepared", claim_json(claim)));
+}
+
+int checkpoint_add_unprepared(struct buf *out, const char *uid)
+{
+	return add_line(out, json_pack("{s:s}", "unprepared", uid));
 }
 
 /* ---- reading ---- */
@@ -162,26 +176,64 @@ static int read_claim(const json_t *json, struct dra_claim **ret_claim, struct e
 	return 0;
 }
 
-int checkpoint_read(struct str text, checkpoint_fn *each, void *data, struct error *err)
+static int read_line(struct str text, const struct checkpoint_handler *h, struct error *err)
 {
-	_cleanup_json_ json_t *root = NULL;
-	const json_t *all;
-	int result = 0, r = kube_json_parse(text, &root, err);
+	_cleanup_json_ json_t *line = NULL;
+	const json_t *prepared;
+	struct dra_claim *claim = NULL;
+	const char *uid;
+	int r = kube_json_parse(text, &line, err);
 
 	if (r < 0)
-		return r == -ENOMEM ? r : fail_within(err, -EBADMSG, "checkpoint");
-	if (json_integer_value(json_object_get(root, "version")) != VERSION)
-		return fail(err, EBADMSG, "checkpoint: expected version %d", VERSION);
-	all = json_object_get(root, "claims");
-	for (size_t i = 0; i < json_array_size(all); i++) {
-		struct dra_claim *claim = NULL;
-		struct error why;
-
-		r = read_claim(json_array_get(all, i), &claim, &why);
-		if (r >= 0)
-			each(data, claim);
-		else if (result >= 0)
-			result = fail(err, -r, "checkpoint: claims[%zu]: %s", i, why.msg);
+		return r == -ENOMEM ? r : fail(err, EINVAL, "expected a JSON object");
+	uid = kube_json_text_at(line, "unprepared", NULL);
+	if (uid) {
+		h->unprepared(h->data, uid);
+		return 0;
 	}
-	return result;
+	prepared = json_object_get(line, "prepared");
+	if (!prepared)
+		return fail(err, EINVAL, "expected 'prepared' or 'unprepared'");
+	r = read_claim(prepared, &claim, err);
+	if (r >= 0)
+		h->prepared(h->data, claim);
+	return r < 0 ? r : 0;
+}
+
+static bool is_version(struct str text)
+{
+	_cleanup_json_ json_t *line = NULL;
+
+	return kube_json_parse(text, &line, NULL) >= 0 &&
+		json_integer_value(json_object_get(line, "version")) == VERSION;
+}
+
+int checkpoint_read(struct str text, const struct checkpoint_handler *handler, size_t *ret_size,
+	struct error *err)
+{
+	size_t at = 0;
+	int result = 0;
+
+	for (uint32_t number = 1;; number++) {
+		const struct str rest = {text.p + at, text.n - at};
+		const struct str line = {rest.p, str_find(rest, '\n')};
+		struct error why;
+		int r = 0;
+
+		if (line.n == rest.n)
+			break;
+		at += line.n + 1;
+		if (number == 1 && !is_version(line)) {
+			*ret_size = at;
+			return fail(err, EBADMSG,
+				"checkpoint: expected version %d in the first line", VERSION);
+		}
+		if (number > 1)
+			r = read_line(line, handler, &why);
+		if (r < 0 && result >= 0)
+			result = fail(err, -r, "checkpoint: line %u: %s", number, why.msg);
+	}
+	*ret_size = at;
+	return at || result < 0 ? result
+				: fail(err, EBADMSG, "checkpoint: expected a line with a version");
 }

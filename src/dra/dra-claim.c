@@ -311,6 +311,35 @@ int dra_claim_read(const json_t *object, const char *uid, const struct dra_inven
 	return 0;
 }
 
+static bool tenant_has_same_devices(const struct dra_tenant *a, const struct dra_tenant *b)
+{
+	if (strcmp(a->full_request, b->full_request) != 0 || a->spec.count != b->spec.count ||
+		a->spec.request != b->spec.request)
+		return false;
+	for (uint32_t i = 0; i < a->spec.count; i++)
+		if (strcmp(a->places[i].uuid, b->places[i].uuid) != 0 ||
+			a->places[i].quota_bytes != b->places[i].quota_bytes)
+			return false;
+	return true;
+}
+
+bool dra_claim_has_same_devices(const struct dra_claim *a, const struct dra_claim *b)
+{
+	if (a->n_shares != b->n_shares || a->n_tenants != b->n_tenants)
+		return false;
+	for (uint32_t i = 0; i < a->n_shares; i++) {
+		const struct dra_share *x = &a->shares[i], *y = &b->shares[i];
+
+		if (strcmp(x->request, y->request) != 0 || strcmp(x->pool, y->pool) != 0 ||
+			strcmp(x->device, y->device) != 0 || strcmp(x->share_id, y->share_id) != 0)
+			return false;
+	}
+	for (uint32_t i = 0; i < a->n_tenants; i++)
+		if (!tenant_has_same_devices(&a->tenants[i], &b->tenants[i]))
+			return false;
+	return true;
+}
+
 bool dra_pod_has_claim(const json_t *pod, const char *claim)
 {
 	const json_t *status = json_object_get(pod, "status");

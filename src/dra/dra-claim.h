@@ -87,6 +87,9 @@ struct dra_claim *dra_claim_new(uint32_t n_tenants);
 int dra_claim_read(const json_t *object, const char *uid, const struct dra_inventory *inventory,
 	struct dra_claim **ret_claim, struct error *err);
 
+/* Whether both are allocations of the same parts of the same devices, in the same order. */
+bool dra_claim_has_same_devices(const struct dra_claim *a, const struct dra_claim *b);
+
 /*
  * Whether the pod names that claim: directly, by a template, or for its extended resources. The pod
  * has to be of the claim's namespace.

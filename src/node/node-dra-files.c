@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of prepared claims. A claim is prepared when its checkpoint is on the disk, and by then
- * its other files are, too: one job of the disk worker writes the files of the slots, then the CDI
- * files, and the checkpoint last. One worker runs all jobs in order, so a checkpoint never names a
- * claim whose files a later job writes.
+ * The files of a claim's tenant: those of its slot, and the CDI file, which has all that the device
+ * plugin says in its two answers. Only dra_files_write() waits for the disk. The files of a slot
+ * stay when its tenant ends, and the next tenant of the slot finds them. So they are made before
+ * the first tenant needs them: see dra_files_warm().
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,14 +15,10 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "dra/dra-checkpoint.h"
-#include "kube/kube-json.h"
 #include "kubelet/cdi.h"
 #include "node/node-dra.h"
 #include "node/node-files.h"
-#include "threads/thread-worker.h"
-
-#define CHECKPOINT_NAME "claims.json"
+#include "node/node-library.h"
 
 struct dra_files {
 	char folder[PATH_MAX], state_dir[PATH_MAX], library[PATH_MAX], cdi_dir[PATH_MAX];
@@ -121,141 +117,55 @@ int dra_files_write(const struct dra_files *f, struct error *err)
 	return r < 0 ? r : cdi_write(f->cdi_dir, &f->cdi, err);
 }
 
-/* ---- the job ---- */
+/* ---- slots without a tenant ---- */
 
-struct dra_write {
-	struct worker_job job; /* must stay the first member */
-	LIST_ENTRY(dra_write) link;
-	struct dra_files *files[DRA_SHARES_MAX];
-	size_t n_files;
-	char path[PATH_MAX];
-	struct buf checkpoint;
-	dra_written_fn *done; /* NULL: dropped, and the list is gone */
-	void *data;
-	int result;
-	struct error err;
-};
+static void warm_next(struct dra *dra);
 
-static void write_free(struct dra_write *w)
-{
-	for (size_t i = 0; i < w->n_files; i++)
-		dra_files_free(w->files[i]);
-	buf_done(&w->checkpoint);
-	free(w);
-}
-
-static void write_run(struct worker_job *job)
-{
-	struct dra_write *w = (struct dra_write *)job;
-
-	for (size_t i = 0; i < w->n_files && w->result >= 0; i++)
-		w->result = dra_files_write(w->files[i], &w->err);
-	if (w->result >= 0)
-		w->result = file_replace(w->path, buf_str(&w->checkpoint), 0600, &w->err);
-}
-
-static void write_done(struct worker_job *job)
-{
-	struct dra_write *w = (struct dra_write *)job;
-
-	if (w->done) {
-		LIST_REMOVE(w, link);
-		w->done(w->data, w->result, &w->err);
-	}
-	write_free(w);
-}
-
-static int checkpoint_path(const struct node *node, char ret[static PATH_MAX], struct error *err)
-{
-	return (size_t)snprintf(ret, PATH_MAX, "%s/" CHECKPOINT_NAME, node->options.state_dir) <
-			PATH_MAX
-		? 0
-		: fail(err, ENAMETOOLONG, "--state-dir is too long");
-}
-
-static int format_claims(const struct dra *dra, struct buf *out, struct error *err)
-{
-	_cleanup_json_ json_t *all = json_array();
-	const struct dra_prepared *p;
-	int r = 0;
-
-	LIST_FOREACH(p, &dra->claims, link)
-		if (p->state != PREPARED_ENDING)
-			r |= json_array_append_new(all, checkpoint_claim(p->claim));
-	r = r < 0 ? -ENOMEM : checkpoint_format(all, out);
-	return r < 0 ? fail_errno(err, -r, "checkpoint of the prepared claims") : 0;
-}
-
-int dra_write(struct dra *dra, struct dra_files **files, size_t n, dra_written_fn *done, void *data,
-	struct error *err)
-{
-	struct dra_write *w = calloc(1, sizeof(*w));
-	int r;
-
-	if (!w) {
-		for (size_t i = 0; i < n; i++)
-			dra_files_free(files[i]);
-		return fail(err, ENOMEM, "out of memory");
-	}
-	w->job = (struct worker_job){.run = write_run, .done = write_done};
-	memcpy(w->files, files, n * sizeof(files[0]));
-	w->n_files = n;
-	w->checkpoint = BUF_INIT(CHECKPOINT_MAX);
-	w->done = done;
-	w->data = data;
-	r = checkpoint_path(dra->node, w->path, err);
-	r = r < 0 ? r : format_claims(dra, &w->checkpoint, err);
-	if (r < 0) {
-		write_free(w);
-		return r;
-	}
-	LIST_INSERT_HEAD(&dra->writes, w, link);
-	worker_submit(dra->node->agent->disk, &w->job);
-	return 0;
-}
-
-void dra_drop_writes(struct dra *dra)
-{
-	struct dra_write *w;
-
-	while ((w = LIST_FIRST(&dra->writes))) {
-		LIST_REMOVE(w, link);
-		w->done = NULL;
-	}
-}
-
-/* ---- at the start ---- */
-
-static void take_claim(void *data, struct dra_claim *claim)
+static void on_warmed(void *data, int result, const struct error *err)
 {
 	struct dra *dra = data;
-	struct dra_prepared *p = calloc(1, sizeof(*p));
 
-	if (!p) {
-		dra_claim_free(claim);
-		return;
-	}
-	p->claim = claim;
-	p->state = PREPARED_READY;
-	LIST_INSERT_HEAD(&dra->claims, p, link);
+	dra->warming = NULL;
+	if (result < 0)
+		log_warn("files of slot %u: %s", dra->n_warm, err->msg);
+	else
+		dra->n_warm++;
+	if (result >= 0)
+		warm_next(dra);
 }
 
-void dra_load(struct dra *dra)
+/* One slot after another, so that a claim waits for one slot's files at most. */
+static void warm_next(struct dra *dra)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(CHECKPOINT_MAX);
-	char path[PATH_MAX], aside[PATH_MAX + 8];
-	struct error err = {0};
-	int r = checkpoint_path(dra->node, path, &err);
+	const struct node *node = dra->node;
+	const struct slot *slot = &node->slots[dra->n_warm];
+	char folder[PATH_MAX];
+	const struct slot_files_params params = {.folder = folder,
+		.state_dir = node->options.state_dir,
+		.slot = slot->id,
+		.library = node->library};
 
-	r = r < 0 ? r : file_read(path, &text, &err);
-	if (r == -ENOENT)
-		return;
-	r = r < 0 ? r : checkpoint_read(buf_str(&text), take_claim, dra, &err);
-	if (r >= 0)
-		return;
-	/* The next claim replaces the file, so what could not be read is kept for a person. */
-	log_error("%s: %s; a copy is kept as " CHECKPOINT_NAME ".bad", path, err.msg);
-	snprintf(aside, sizeof(aside), "%s.bad", path);
-	if (text.n && file_replace(aside, buf_str(&text), 0600, &err) < 0)
-		log_warn("%s", err.msg);
+	if (dra->n_warm < MIN(DRA_SLOTS_WARM, node->n_regular) &&
+		node_slot_folder(node, slot, folder, sizeof(folder), NULL) >= 0)
+		slot_files_write(node->agent->disk, &params, on_warmed, dra, &dra->warming);
+}
+
+void dra_files_warm(struct dra *dra)
+{
+	const struct node_options *options = &dra->node->options;
+	char folder[PATH_MAX];
+
+	/* A daemon that was killed may have left temporary files. */
+	folder_clear_temporary(options->cdi_dir);
+	folder_clear_temporary(options->state_dir);
+	snprintf(folder, sizeof(folder), "%s/slots", options->state_dir);
+	folder_clear_temporary(folder);
+	snprintf(folder, sizeof(folder), "%s/" LIBRARY_RECORDS, options->state_dir);
+	folder_clear_temporary(folder);
+	warm_next(dra);
+}
+
+void dra_files_cool(struct dra *dra)
+{
+	slot_files_forget(TAKE_PTR(dra->warming));
 }

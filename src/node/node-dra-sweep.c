@@ -16,10 +16,14 @@
 #define SWEEP_NS (20 * NSEC_PER_SEC)
 #define SWEEP_MISSED_MAX 3u /* answers that a claim is gone, before it ends */
 
+/* A claim's first pod is looked at first: without it, every pod would be read for every claim. */
 static bool has_pod(const struct node *node, const struct dra_claim *claim)
 {
-	const struct kube_entry *pod = NULL;
+	const struct kube_entry *pod = kube_cache_find_uid(node->pods, claim->pod_uid);
 
+	if (pod && dra_pod_has_claim(pod->object, claim->name))
+		return true;
+	pod = NULL;
 	while ((pod = kube_cache_next(node->pods, pod)))
 		if (!strcmp(pod->namespace_name, claim->space) &&
 			dra_pod_has_claim(pod->object, claim->name))
@@ -29,13 +33,15 @@ static bool has_pod(const struct node *node, const struct dra_claim *claim)
 
 static void on_ended(void *data, int result, const struct error *err)
 {
-	struct dra_prepared *p = data;
+	struct dra *dra = data;
+	struct dra_prepared *p = dra_find(dra, dra->ending_uid);
 
+	dra->ending_uid[0] = '\0';
 	p->is_busy = false;
 	if (result < 0)
 		log_warn("%s", err->msg); /* the next sweep tries again */
 	else
-		dra_forget(p);
+		dra_forget(dra, p);
 }
 
 static void end_claim(struct dra *dra, struct dra_prepared *p)
@@ -46,9 +52,12 @@ static void end_claim(struct dra *dra, struct dra_prepared *p)
 		p->claim->space, p->claim->name);
 	dra_tenants_end(dra, p->claim);
 	p->state = PREPARED_ENDING;
-	p->is_busy = dra_write(dra, NULL, 0, on_ended, p, &err) >= 0;
-	if (!p->is_busy)
+	memcpy(dra->ending_uid, p->claim->uid, sizeof(dra->ending_uid));
+	p->is_busy = dra_write_unprepared(dra, p->claim->uid, on_ended, dra, &err) >= 0;
+	if (!p->is_busy) {
+		dra->ending_uid[0] = '\0';
 		log_warn("%s", err.msg);
+	}
 	node_status_touch(dra->node);
 }
 
@@ -88,11 +97,12 @@ void dra_sweep(struct dra *dra, uint64_t now)
 {
 	struct dra_prepared *p, *next = NULL;
 
-	if (now < dra->next_sweep_ns || dra->sweep_call || !kube_cache_is_synced(dra->node->pods))
+	if (now < dra->next_sweep_ns || dra->sweep_call || dra->ending_uid[0] ||
+		!kube_cache_is_synced(dra->node->pods))
 		return;
 	dra->next_sweep_ns = now + SWEEP_NS;
 	/* The claim that was asked about the longest time ago. */
-	LIST_FOREACH(p, &dra->claims, link)
+	for (p = dra->claims; p; p = p->hh.next)
 		if (!p->is_busy && (!next || p->swept_ns < next->swept_ns) &&
 			(p->state == PREPARED_ENDING || !has_pod(dra->node, p->claim)))
 			next = p;

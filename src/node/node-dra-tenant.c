@@ -241,7 +241,7 @@ void dra_tenants_resume(struct dra *dra)
 	struct node *node = dra->node;
 	const struct dra_prepared *p;
 
-	LIST_FOREACH(p, &dra->claims, link)
+	for (p = dra->claims; p; p = p->hh.next)
 		resume_claim(dra, p->claim);
 	for (uint32_t i = 0; i < node->n_regular; i++) {
 		struct slot *slot = &node->slots[i];

@@ -3,9 +3,9 @@
  * The kubelet's requests to prepare and unprepare claims. A request is a dra_op with one dra_step
  * for each claim; it is answered when no step is open any more. A step to prepare reads the
  * claim, makes its tenants, has the disk worker write files and checkpoint, and opens the
- * tenants' sockets. A step to unprepare ends the tenants, and then writes the checkpoint without
- * the claim. Both do nothing if it is done already. A claim has one step at a time; a second one
- * is refused, and the kubelet asks again.
+ * tenants' sockets. A step to unprepare ends the tenants, and then writes to the checkpoint that
+ * the claim is unprepared. Both do nothing if it is done already. A claim has one step at a time; a
+ * second one is refused, and the kubelet asks again.
  *
  * The identity of a claim comes from the kubelet, which has checked that the pod may use the claim.
  */
@@ -48,15 +48,26 @@ struct dra_prepared *dra_find(const struct dra *dra, const char *uid)
 {
 	struct dra_prepared *p;
 
-	LIST_FOREACH(p, &dra->claims, link)
-		if (!strcmp(p->claim->uid, uid))
-			return p;
-	return NULL;
+	HASH_FIND_STR(dra->claims, uid, p);
+	return p;
 }
 
-void dra_forget(struct dra_prepared *p)
+struct dra_prepared *dra_add(
+	struct dra *dra, struct dra_claim *claim, enum dra_prepared_state state)
 {
-	LIST_REMOVE(p, link);
+	struct dra_prepared *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->claim = claim;
+	p->state = state;
+	HASH_ADD_KEYPTR(hh, dra->claims, claim->uid, strlen(claim->uid), p);
+	return p;
+}
+
+void dra_forget(struct dra *dra, struct dra_prepared *p)
+{
+	HASH_DEL(dra->claims, p);
 	dra_claim_free(p->claim);
 	free(p);
 }
@@ -148,17 +159,16 @@ static void ignore_written(void *data, int result, const struct error *err)
 		log_error("checkpoint of the prepared claims: %s", err->msg);
 }
 
-/* A later job may have a checkpoint with this claim, so a further one must replace that. */
+/* The checkpoint may have the claim even if its write has failed. */
 static void give_up(struct dra *dra, struct dra_step *s)
 {
 	struct error err;
 
 	dra_tenants_end(dra, s->prepared->claim);
-	dra_forget(s->prepared);
-	s->prepared = NULL;
 	dra->node->agent->n_refused_grants++;
-	if (dra_write(dra, NULL, 0, ignore_written, NULL, &err) < 0)
+	if (dra_write_unprepared(dra, s->prepared->claim->uid, ignore_written, NULL, &err) < 0)
 		log_error("%s", err.msg);
+	dra_forget(dra, TAKE_PTR(s->prepared));
 }
 
 static void on_prepared(void *data, int result, const struct error *err)
@@ -202,62 +212,9 @@ static int write_claim(struct dra_step *s)
 			dra_files_free(files[--n]);
 		return r;
 	}
-	r = dra_write(dra, files, n, on_prepared, s, &s->err);
+	r = dra_write_prepared(dra, p->claim, files, n, on_prepared, s, &s->err);
 	p->is_busy = r >= 0;
 	return r;
-}
-
-static int take_claim(struct dra_step *s, const json_t *object)
-{
-	struct dra *dra = s->op->dra;
-	_cleanup_free_ struct dra_known *known = dra_known_devices(dra->node);
-	const struct dra_inventory inventory = {
-		dra->node->options.name, known, dra->node->agent->devices->n};
-	struct dra_prepared *p;
-	struct dra_claim *claim;
-	int r;
-
-	if (!known)
-		return fail(&s->err, ENOMEM, "out of memory");
-	if (dra_find(dra, name_of(s)->uid))
-		return fail(&s->err, EBUSY, "the claim is being prepared by an earlier request");
-	r = dra_claim_read(object, name_of(s)->uid, &inventory, &claim, &s->err);
-	if (r < 0)
-		return r;
-	r = dra_tenants_make(dra, claim, &s->err);
-	p = r < 0 ? NULL : calloc(1, sizeof(*p));
-	if (r >= 0 && !p) {
-		dra_tenants_end(dra, claim);
-		r = fail(&s->err, ENOMEM, "out of memory");
-	}
-	if (r < 0) {
-		dra_claim_free(claim);
-		return r;
-	}
-	p->claim = claim;
-	p->state = PREPARED_WRITING;
-	LIST_INSERT_HEAD(&dra->claims, p, link);
-	s->prepared = p;
-	r = write_claim(s);
-	if (r < 0)
-		give_up(dra, s);
-	return r;
-}
-
-static void on_claim(void *data, const struct kube_answer *answer)
-{
-	struct dra_step *s = data;
-	_cleanup_json_ json_t *object = NULL;
-	int r;
-
-	s->call = NULL;
-	if (answer->result < 0)
-		r = kube_answer_explain(answer, "the claim cannot be read", &s->err);
-	else
-		r = kube_json_parse(answer->body, &object, &s->err);
-	r = r < 0 ? r : take_claim(s, object);
-	if (r < 0)
-		step_end(s);
 }
 
 static int check_node(const struct node *node, struct error *err)
@@ -270,6 +227,98 @@ static int check_node(const struct node *node, struct error *err)
 	if (node->conflict[0])
 		return fail(err, EBUSY, "%s", node_conflict_text(node, text));
 	return 0;
+}
+
+/*
+ * The claim was allocated anew since it was prepared, and the kubelet has forgotten to unprepare
+ * it. The line of the new tenants replaces the line of the claim, and a failure to make these
+ * tenants is followed by no line: so the old one is taken back here.
+ */
+static void end_replaced(struct dra *dra, struct dra_prepared *p)
+{
+	struct error err;
+
+	log_info("claim %s/%s has other devices than when it was prepared: its tenants end",
+		p->claim->space, p->claim->name);
+	dra_tenants_end(dra, p->claim);
+	if (dra_write_unprepared(dra, p->claim->uid, ignore_written, NULL, &err) < 0)
+		log_error("%s", err.msg);
+	dra_forget(dra, p);
+}
+
+/* Returns 0 if the step goes on or has ended. */
+static int take_claim(struct dra_step *s, const json_t *object)
+{
+	struct dra *dra = s->op->dra;
+	_cleanup_free_ struct dra_known *known = dra_known_devices(dra->node);
+	const struct dra_inventory inventory = {
+		dra->node->options.name, known, dra->node->agent->devices->n};
+	struct dra_prepared *p;
+	struct dra_claim *claim;
+	int r;
+
+	if (!known)
+		return fail(&s->err, ENOMEM, "out of memory");
+	p = dra_find(dra, name_of(s)->uid);
+	if (p && (p->state != PREPARED_READY || p->is_busy))
+		return fail(&s->err, EBUSY, "the claim is in use by an earlier request");
+	r = dra_claim_read(object, name_of(s)->uid, &inventory, &claim, &s->err);
+	if (r < 0)
+		return r;
+	if (p && dra_claim_has_same_devices(p->claim, claim)) {
+		dra_claim_free(claim);
+		step_end(s);
+		return 0;
+	}
+	r = check_node(dra->node, &s->err);
+	if (r < 0) {
+		dra_claim_free(claim);
+		return r;
+	}
+	if (p)
+		end_replaced(dra, p);
+	r = dra_tenants_make(dra, claim, &s->err);
+	s->prepared = r < 0 ? NULL : dra_add(dra, claim, PREPARED_WRITING);
+	if (r >= 0 && !s->prepared) {
+		dra_tenants_end(dra, claim);
+		r = fail(&s->err, ENOMEM, "out of memory");
+	}
+	if (r < 0) {
+		dra_claim_free(claim);
+		return r;
+	}
+	r = write_claim(s);
+	if (r < 0)
+		give_up(dra, s);
+	return r;
+}
+
+static bool is_ready(const struct dra_step *s)
+{
+	const struct dra_prepared *p = dra_find(s->op->dra, name_of(s)->uid);
+
+	return p && p->state == PREPARED_READY;
+}
+
+static void on_claim(void *data, const struct kube_answer *answer)
+{
+	struct dra_step *s = data;
+	_cleanup_json_ json_t *object = NULL;
+	int r;
+
+	s->call = NULL;
+	if (answer->result < 0 && answer->result != -ENOENT && is_ready(s)) {
+		/* A prepared claim needs no API server, which may be away for long. */
+		step_end(s);
+		return;
+	}
+	if (answer->result < 0)
+		r = kube_answer_explain(answer, "the claim cannot be read", &s->err);
+	else
+		r = kube_json_parse(answer->body, &object, &s->err);
+	r = r < 0 ? r : take_claim(s, object);
+	if (r < 0)
+		step_end(s);
 }
 
 static void step_prepare(struct dra_step *s)
@@ -286,14 +335,11 @@ static void step_prepare(struct dra_step *s)
 	};
 	int r = 0;
 
-	if (p && p->state == PREPARED_READY) {
-		step_end(s);
-		return;
-	}
-	if (p)
+	if (p && p->state != PREPARED_READY)
 		r = fail(&s->err, EBUSY, "the claim is being %s by an earlier request",
 			p->state == PREPARED_WRITING ? "prepared" : "unprepared");
-	r = r < 0 ? r : check_node(node, &s->err);
+	else if (!p)
+		r = check_node(node, &s->err);
 	r = r < 0 ? r : kube_read(node->client, &read, &s->err);
 	if (r < 0)
 		step_end(s);
@@ -332,7 +378,7 @@ static void on_unprepared(void *data, int result, const struct error *err)
 	if (result < 0)
 		s->err = *err; /* the claim stays PREPARED_ENDING, and the kubelet asks again */
 	else
-		dra_forget(TAKE_PTR(s->prepared));
+		dra_forget(s->op->dra, TAKE_PTR(s->prepared));
 	node_status_touch(s->op->dra->node);
 	step_end(s);
 }
@@ -354,7 +400,7 @@ static void step_unprepare(struct dra_step *s)
 	p->state = PREPARED_ENDING;
 	s->prepared = p;
 	p->is_busy = true;
-	if (dra_write(dra, NULL, 0, on_unprepared, s, &s->err) < 0)
+	if (dra_write_unprepared(dra, p->claim->uid, on_unprepared, s, &s->err) < 0)
 		step_end(s);
 }
 
@@ -471,13 +517,14 @@ int node_dra_new(struct node *node, struct error *err)
 		return fail(err, ENOMEM, "out of memory");
 	node->dra = dra;
 	dra->node = node;
-	LIST_INIT(&dra->claims);
 	LIST_INIT(&dra->ops);
-	LIST_INIT(&dra->writes);
 	dra->since_s = clock_real_ns() / NSEC_PER_SEC;
 	snprintf(dra->reason, sizeof(dra->reason), "the kubelet has not registered the driver yet");
-	dra_load(dra);
+	r = dra_journal_new(dra, err);
+	if (r < 0)
+		return r;
 	dra_tenants_resume(dra);
+	dra_files_warm(dra);
 	node->agent->may_share = may_share;
 	node->agent->may_share_data = node;
 	r = dra_slices_new(dra, err);
@@ -522,14 +569,15 @@ void node_dra_free(struct node *node)
 
 	if (!dra)
 		return;
-	dra_drop_writes(dra);
+	dra_journal_free(dra);
+	dra_files_cool(dra);
 	kube_call_cancel(dra->sweep_call);
 	ops_free(dra);
 	node->agent->may_share = NULL;
 	dra_plugin_free(dra->plugin);
 	dra_slices_free(dra->slices);
-	while ((p = LIST_FIRST(&dra->claims)))
-		dra_forget(p);
+	while ((p = dra->claims))
+		dra_forget(dra, p);
 	free(dra);
 	node->dra = NULL;
 }

@@ -6,38 +6,45 @@
 #ifndef NODE_NODE_DRA_H
 #define NODE_NODE_DRA_H
 
+#include "base/hash.h"
 #include "dra/dra-claim.h"
 #include "node/node-internal.h"
 
+enum dra_prepared_state {
+	PREPARED_WRITING, /* its files are being written */
+	PREPARED_READY,
+	PREPARED_ENDING, /* its tenants have ended; the checkpoint still has it */
+};
+
 /* A claim that is prepared, or that a request is preparing or unpreparing. */
 struct dra_prepared {
-	LIST_ENTRY(dra_prepared) link;
+	UT_hash_handle hh; /* in dra->claims, by UID */
 	struct dra_claim *claim;
-	enum {
-		PREPARED_WRITING, /* its files are being written */
-		PREPARED_READY,
-		PREPARED_ENDING, /* its tenants have ended; the checkpoint still has it */
-	} state;
+	enum dra_prepared_state state;
 	bool is_busy;      /* a job of the disk worker refers to it */
 	uint32_t n_missed; /* node-dra-sweep.c: answers in a row that the claim is gone */
 	uint64_t swept_ns; /* time of the last such question */
 };
 
-struct dra_op;    /* node-dra.c: a request of the kubelet */
-struct dra_write; /* node-dra-files.c */
+struct dra_op;  /* node-dra.c: a request of the kubelet */
+struct journal; /* node-dra-journal.c */
 
 struct dra {
 	struct node *node;
 	struct dra_plugin *plugin;
-	uint64_t since_s; /* start of this driver, in seconds since 1970 */
-	char reason[128]; /* why the kubelet has not registered the driver */
-	LIST_HEAD(, dra_prepared) claims;
+	uint64_t since_s;            /* start of this driver, in seconds since 1970 */
+	char reason[128];            /* why the kubelet has not registered the driver */
+	struct dra_prepared *claims; /* hash table, by UID */
 	LIST_HEAD(, dra_op) ops;
-	LIST_HEAD(, dra_write) writes; /* jobs of the disk worker */
-	struct dra_slices *slices;     /* node-dra-slice.c */
+	struct journal *journal;
+	struct dra_slices *slices; /* node-dra-slice.c */
+	/* node-dra-files.c: number of slots that have files, and the job for the next slot's */
+	uint32_t n_warm;
+	struct slot_files *warming;
 	/* node-dra-sweep.c: the question about a claim that is under way */
 	struct kube_call *sweep_call;
 	char swept_uid[DRA_UID];
+	char ending_uid[DRA_UID]; /* the claim whose end is being written; "": none */
 	uint64_t next_sweep_ns;
 };
 
@@ -45,8 +52,11 @@ struct dra {
 
 /* The prepared claim with that UID; NULL: none. */
 struct dra_prepared *dra_find(const struct dra *dra, const char *uid);
-/* Frees a claim whose tenants have ended. */
-void dra_forget(struct dra_prepared *prepared);
+/* Adds a claim, which the list owns then. NULL: out of memory. */
+struct dra_prepared *dra_add(
+	struct dra *dra, struct dra_claim *claim, enum dra_prepared_state state);
+/* Removes and frees a claim whose tenants have ended. */
+void dra_forget(struct dra *dra, struct dra_prepared *prepared);
 
 /* ---- node-dra-files.c ---- */
 
@@ -60,17 +70,34 @@ void dra_files_free(struct dra_files *files); /* accepts NULL */
 /* Writes the files. Blocks on the disk; any thread. Returns 0 or -errno. */
 int dra_files_write(const struct dra_files *files, struct error *err);
 
-typedef void dra_written_fn(void *data, int result, const struct error *err);
 /*
- * Has the disk worker write the files, which it takes over, and then a checkpoint of all claims of
- * the node but those that are PREPARED_ENDING. `done` is called later, once. -ENOMEM.
+ * At the start: removes what a killed daemon has left half written, which blocks. Then has the disk
+ * worker make the files of the first DRA_SLOTS_WARM slots, which a tenant then finds: a sync of
+ * each would make the first claims of a node slow. dra_files_cool() ends this.
  */
-int dra_write(struct dra *dra, struct dra_files **files, size_t n, dra_written_fn *done, void *data,
-	struct error *err);
-/* Lets the jobs that are under way call `done` no more. */
-void dra_drop_writes(struct dra *dra);
-/* Reads the checkpoint of an earlier divvyd into dra->claims, as PREPARED_READY. Blocks. */
-void dra_load(struct dra *dra);
+#define DRA_SLOTS_WARM 128u
+void dra_files_warm(struct dra *dra);
+void dra_files_cool(struct dra *dra);
+
+/* ---- node-dra-journal.c ---- */
+
+/*
+ * Reads the checkpoint of an earlier divvyd into dra->claims, as PREPARED_READY, and opens it.
+ * Blocks. An unreadable checkpoint is logged and no error.
+ */
+int dra_journal_new(struct dra *dra, struct error *err);
+/* A job that is under way goes on, and calls nobody any more. */
+void dra_journal_free(struct dra *dra);
+
+/*
+ * Has the disk worker write the files, which it takes over, and then the line of the checkpoint.
+ * `done` is called later, once, when both are on the disk. -ENOMEM.
+ */
+typedef void dra_written_fn(void *data, int result, const struct error *err);
+int dra_write_prepared(struct dra *dra, const struct dra_claim *claim, struct dra_files **files,
+	size_t n, dra_written_fn *done, void *data, struct error *err);
+int dra_write_unprepared(
+	struct dra *dra, const char *uid, dra_written_fn *done, void *data, struct error *err);
 
 /* ---- node-dra-tenant.c ---- */
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims for divvyd as DRA driver, and what a cluster needs for the driver."""
 
+import contextlib
 import json
 import os
 
@@ -63,9 +64,17 @@ def published(cluster):
 
 
 def checkpoint(daemon):
-    """The claims of divvyd's checkpoint."""
-    try:
-        with open(os.path.join(daemon.dir, "state/claims.json"), encoding="utf-8") as f:
-            return json.load(f)["claims"]
-    except FileNotFoundError:
-        return []
+    """The claims of divvyd's checkpoint: those that a line prepares and no later line unprepares."""
+    claims = {}
+    with contextlib.suppress(FileNotFoundError), open(checkpoint_path(daemon), encoding="utf-8") as f:
+        for line in list(f)[1:]:
+            change = json.loads(line)
+            if "unprepared" in change:
+                claims.pop(change["unprepared"], None)
+            else:
+                claims[change["prepared"]["uid"]] = change["prepared"]
+    return list(claims.values())
+
+
+def checkpoint_path(daemon):
+    return os.path.join(daemon.dir, "state/claims.jsonl")

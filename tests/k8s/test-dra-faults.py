@@ -4,18 +4,26 @@
 kubelet's requests (tests/programs/dra-kubelet.c), which a kubelet would send for pods."""
 
 import os
-import subprocess
 
-from cluster import NODE_OF_OURS, ApiError, Skip, main, open_cluster, own_minor, patience, skip_all, wait_for
+from cluster import NODE_OF_OURS, ApiError, Skip, main, open_cluster, own_minor, skip_all, wait_for
 from divvyd import BUILD, Daemon, bound_account, install
-from dra import OLDEST, SLICES, checkpoint, claims_path, create_claim, install_driver, published, share, slices, tenants
+from dra import (
+    OLDEST,
+    SLICES,
+    checkpoint,
+    checkpoint_path,
+    claims_path,
+    create_claim,
+    install_driver,
+    published,
+    share,
+    slices,
+    tenants,
+)
 
 ASK = os.path.join(BUILD, "tests/programs/dra-kubelet")
-STEPPER = os.path.join(BUILD, "tests/component/chaos/stepper")
 SOCKETS = "/var/lib/kubelet/plugins/divvy.gpu"
-SKIPPED = 77
 CYCLES = int(os.environ.get("DIVVY_TEST_CYCLES", "1000"))
-POINTS = range(1, 90, 8)
 
 
 def device(form="share"):
@@ -183,55 +191,6 @@ def cycles_leak_nothing():
     delete_claim("cycle")
 
 
-# ---- kills
-
-
-def is_traced(pid):
-    with open(f"/proc/{pid}/status", encoding="utf-8") as f:
-        return "TracerPid:\t0\n" not in f.read()
-
-
-def stepped(point, *words):
-    """Kills divvyd after so many of its system calls from now on, while it serves the request."""
-    pid = cluster.pid("divvyd")
-    stepper = subprocess.Popen(
-        [STEPPER, "attach", str(point), str(pid)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    wait_for(lambda: stepper.poll() is not None or is_traced(pid), "stepper traces divvyd")
-    if stepper.poll() != SKIPPED:
-        ask(*words)
-    _, err = stepper.communicate(timeout=patience())
-    if stepper.returncode == SKIPPED:
-        raise Skip("tracing is not allowed here")
-    assert not stepper.returncode, err
-    wait_for(lambda: not cluster.pid("divvyd"), "divvyd is killed")
-
-
-def a_kill_at_any_step_of_prepare_leaves_all_or_nothing():
-    claim = allocated("killed", 300, "8Gi")
-    for point in POINTS:
-        stepped(point, "prepare", *claim)
-        restart()
-        is_consistent()
-        ask_ok("prepare", *claim)
-        assert len(tenants(daemon)) == 1, tenants(daemon)
-        ask_ok("unprepare", *claim)
-    assert not tenants(daemon) and not checkpoint(daemon) and not cdi_files()
-    delete_claim("killed")
-
-
-def a_kill_at_any_step_of_unprepare_leaves_all_or_nothing():
-    claim = allocated("ended", 300, "8Gi")
-    for point in POINTS:
-        ask_ok("prepare", *claim)
-        stepped(point, "unprepare", *claim)
-        restart()
-        is_consistent()
-        ask_ok("unprepare", *claim)
-        assert not tenants(daemon) and not checkpoint(daemon) and not cdi_files()
-    delete_claim("ended")
-
-
 # ---- states that do not agree
 
 
@@ -239,7 +198,7 @@ def an_unreadable_checkpoint_is_kept_aside():
     claim = allocated("lost")
     ask_ok("prepare", *claim)
     cluster.kill("divvyd")
-    path = os.path.join(daemon.dir, "state/claims.json")
+    path = checkpoint_path(daemon)
     with open(path, "w", encoding="utf-8") as f:
         f.write("{half")
     restart()
@@ -345,8 +304,6 @@ try:
             wrong_claims_are_refused_with_a_sentence,
             more_than_a_device_is_refused,
             cycles_leak_nothing,
-            a_kill_at_any_step_of_prepare_leaves_all_or_nothing,
-            a_kill_at_any_step_of_unprepare_leaves_all_or_nothing,
             an_unreadable_checkpoint_is_kept_aside,
             slices_of_another_writer_go,
             divvyd_writes_slices_of_its_own_node_alone,

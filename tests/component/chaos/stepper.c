@@ -7,11 +7,13 @@
  *
  * usage: stepper PHASE POINT COMMAND...      POINT 0: counts points and kills nothing
  *        stepper attach POINT PID            kills PID after POINT of its system calls
+ *        stepper changes POINT PID           kills PID after POINT system calls of all its threads
+ *                                            that change what other processes or a disk see
  * Prints "pid N" first; at the end "points N" (the phase or the program has ended) or "killed N".
  * The program inherits stdout. Exits with 77 if tracing is not allowed, or on other processors.
  *
- * One thread. stepper traces only the program's first thread. The program's other threads run
- * freely and are killed with the program.
+ * One thread. Except for `changes`, stepper traces only the program's first thread. The program's
+ * other threads run freely and are killed with the program.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -314,6 +316,95 @@ static int attach(struct run *r)
 	return 0;
 }
 
+/* Whether the system call, once it is over, may have changed a file or told another process. */
+static bool is_change(const struct user_regs_struct *regs)
+{
+	switch (regs->orig_rax) {
+	case SYS_openat: return regs->rdx & (O_CREAT | O_TRUNC);
+	case SYS_write:
+	case SYS_pwrite64:
+	case SYS_writev:
+	case SYS_sendto:
+	case SYS_sendmsg:
+	case SYS_rename:
+	case SYS_renameat:
+	case SYS_renameat2:
+	case SYS_unlink:
+	case SYS_unlinkat:
+	case SYS_rmdir:
+	case SYS_mkdir:
+	case SYS_mkdirat:
+	case SYS_chmod:
+	case SYS_fchmod:
+	case SYS_fsync:
+	case SYS_fdatasync:
+	case SYS_ftruncate:
+	case SYS_bind:
+	case SYS_listen:
+	case SYS_accept4: return (long long)regs->rax >= 0;
+	default: return false;
+	}
+}
+
+static void seize_threads(pid_t pid)
+{
+	char path[64];
+	struct dirent *e;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		die("threads");
+	while ((e = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+
+		if (tid > 0 &&
+			ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE) <
+				0 &&
+			errno != ESRCH)
+			die("attach");
+		/* Only a stopped thread can be let go on to its next system call. */
+		if (tid > 0)
+			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	}
+	closedir(dir);
+}
+
+/* The kernel says of each stop of a system call whether it is the one at the end. */
+static bool is_end_of_change(pid_t tid)
+{
+	struct __ptrace_syscall_info info = {0};
+	struct user_regs_struct regs;
+
+	return ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) >= 0 &&
+		info.op == PTRACE_SYSCALL_INFO_EXIT && ptrace(PTRACE_GETREGS, tid, 0, &regs) == 0 &&
+		is_change(&regs);
+}
+
+static int changes(struct run *r)
+{
+	int status;
+	pid_t tid;
+
+	seize_threads(r->pid);
+	printf("tracing\n");
+	fflush(stdout);
+	while ((tid = waitpid(-1, &status, __WALL)) > 0) {
+		int sig = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
+
+		if (!WIFSTOPPED(status))
+			continue;
+		if (sig == SYSCALL_STOP && is_end_of_change(tid) && ++r->points == r->point)
+			kill(r->pid, SIGKILL);
+		if (sig == SYSCALL_STOP || status >> 16)
+			sig = 0;
+		ptrace(PTRACE_SYSCALL, tid, 0, sig);
+	}
+	printf("%s %" PRIu64 "\n", r->points >= r->point ? "killed" : "points", r->points);
+	return 0;
+}
+
 static pid_t start(char **argv)
 {
 	pid_t pid = fork();
@@ -335,13 +426,18 @@ int main(int argc, char **argv)
 
 	if (argc < 4) {
 		fprintf(stderr,
-			"usage: stepper PHASE POINT COMMAND... | stepper attach POINT PID\n");
+			"usage: stepper PHASE POINT COMMAND... | stepper attach POINT PID | "
+			"stepper changes POINT PID\n");
 		return 2;
 	}
 	r.point = strtoull(argv[2], NULL, 10);
 	if (!strcmp(argv[1], "attach")) {
 		r.pid = (pid_t)strtol(argv[3], NULL, 10);
 		return attach(&r);
+	}
+	if (!strcmp(argv[1], "changes")) {
+		r.pid = (pid_t)strtol(argv[3], NULL, 10);
+		return changes(&r);
 	}
 	r.pid = start(argv + 3);
 	printf("pid %d\n", (int)r.pid);

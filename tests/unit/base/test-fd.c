@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -340,11 +341,46 @@ static void too_many_descriptors_are_refused(void **state)
 	close(s[1]);
 }
 
+/* A process that was killed while it replaced a file leaves what it has written so far. */
+static void temporary_files_of_dead_processes_go(void **state)
+{
+	char folder[] = "/tmp/divvy-test-XXXXXX", path[128];
+	pid_t dead = fork();
+	const struct {
+		const char *format;
+		pid_t pid;
+		bool stays;
+	} files[] = {
+		{"%s/claims.jsonl.%x-18b18c33ab8b~", dead, false},
+		{"%s/claims.jsonl.%x-18b18c33ab8b~", getpid(), true},
+		{"%s/claims.jsonl.%x-18b18c33ab8b", dead, true},
+		{"%s/claims.jsonl.%x-~x", dead, true},
+		{"%s/backup.%x~", dead, true},
+	};
+
+	if (!dead)
+		_exit(0);
+	assert_int_equal(waitpid(dead, NULL, 0), dead);
+	folder_clear_temporary("/tmp/divvy-test-missing");
+	assert_non_null(mkdtemp(folder));
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), files[i].format, folder, (unsigned int)files[i].pid);
+		fd_close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	}
+	folder_clear_temporary(folder);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), files[i].format, folder, (unsigned int)files[i].pid);
+		assert_int_equal(unlink(path) == 0, files[i].stays);
+	}
+	assert_ok(rmdir(folder));
+}
+
 UNIT_MAIN(UNIT(a_socket_can_refuse_descriptors), UNIT(closing_preserves_errno_and_accepts_none),
 	UNIT(shared_memory_is_zeroed_and_close_on_exec), UNIT(only_the_maker_writes_a_sealed_page),
 	UNIT(a_map_longer_than_the_file_is_refused), UNIT(written_bytes_are_read_back),
 	UNIT(a_closed_socket_is_an_error_and_no_signal),
 	UNIT(reading_more_than_the_maximum_is_refused), UNIT(replaces_a_file_in_one_step),
-	UNIT(a_path_that_is_no_regular_file_stays), UNIT(a_folder_in_a_file_is_refused),
-	UNIT(passes_descriptors), UNIT(unwanted_descriptors_are_closed),
-	UNIT(the_largest_list_of_descriptors_arrives), UNIT(too_many_descriptors_are_refused))
+	UNIT(temporary_files_of_dead_processes_go), UNIT(a_path_that_is_no_regular_file_stays),
+	UNIT(a_folder_in_a_file_is_refused), UNIT(passes_descriptors),
+	UNIT(unwanted_descriptors_are_closed), UNIT(the_largest_list_of_descriptors_arrives),
+	UNIT(too_many_descriptors_are_refused))

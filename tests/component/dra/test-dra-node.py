@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvyd as DRA driver, with claims that a stub of the API server has and requests as a kubelet sends them."""
+
+import json
+import os
+
+from dra_rig import CLAIMS, DraRig, main, wait_for
+
+MANY = 64  # claims on the node
+
+
+def checkpoint_size(rig):
+    return os.path.getsize(os.path.join(rig.path["node-state"], "claims.jsonl"))
+
+
+def a_repeated_request_changes_nothing():
+    with DraRig() as rig:
+        claim = rig.claim("twice", 300, "8Gi")
+        first = rig.ask_ok("prepare", *claim)
+        assert first.split()[0] == "gpu" and first.split()[2] == rig.device() and "divvy.gpu/slot=" in first, first
+        before = rig.tenants()[0]["id"]
+        assert rig.ask_ok("prepare", *claim) == first
+        assert [t["id"] for t in rig.tenants()] == [before], rig.tenants()
+        rig.is_consistent()
+        rig.ask_ok("unprepare", *claim)
+        rig.ask_ok("unprepare", *claim)
+        assert rig.is_empty()
+
+
+def a_claim_writes_its_own_line():
+    """Whatever the number of claims on the node, the checkpoint grows by the lines of this claim."""
+    with DraRig() as rig:
+        claim = rig.claim("one")
+        rig.ask_ok("cycles", "1", *claim)
+        began = checkpoint_size(rig)
+        rig.ask_ok("cycles", "1", *claim)
+        alone = checkpoint_size(rig) - began
+        for n in range(MANY):
+            rig.ask_ok("prepare", *rig.claim(f"other-{n:02}"))
+        began = checkpoint_size(rig)
+        rig.ask_ok("cycles", "1", *claim)
+        assert checkpoint_size(rig) - began <= alone + 8, (checkpoint_size(rig) - began, alone)  # a longer slot number
+        rig.is_consistent()
+        rig.restart()
+        assert len(rig.tenants()) == MANY, rig.tenants()
+        rig.is_consistent()
+
+
+def the_checkpoint_does_not_grow_for_ever():
+    with DraRig() as rig:
+        claim = rig.claim("again")
+        largest = 0
+        for _ in range(15):
+            rig.ask_ok("cycles", "100", *claim)
+            largest = max(largest, checkpoint_size(rig))
+        assert largest < 300 << 10, largest
+        assert not rig.checkpoint(), rig.checkpoint()
+
+
+def a_claim_of_other_devices_is_prepared_anew():
+    """A kubelet that has lost its state does not unprepare a claim, which the scheduler then allocates again."""
+    with DraRig("2xH200-141Gi") as rig:
+        claim = rig.claim("moved", 300, "8Gi")
+        rig.ask_ok("prepare", *claim)
+        result = {
+            "request": "gpu",
+            "driver": "divvy.gpu",
+            "pool": "node-a",
+            "device": rig.device(n=1),
+            "shareID": "11111111-0f22-4f8a-a2bd-000000000000",
+            "consumedCapacity": {"share": "200", "memory": "4Gi"},
+        }
+        rig.api.store.update(f"{CLAIMS}/moved", {"status": {"allocation": {"devices": {"results": [result]}}}})
+        answer = rig.ask_ok("prepare", *claim)
+        assert rig.device(n=1) in answer and result["shareID"] in answer, answer
+        (tenant,) = rig.tenants()
+        assert tenant["spec"]["request_permille"] == 200, tenant
+        assert [d["uuid"] for d in tenant["devices"]] == [rig.uuid(1)], tenant
+        rig.is_consistent()
+        rig.restart()
+        assert rig.ask_ok("prepare", *claim).split()[2] == rig.device(n=1)
+        rig.ask_ok("unprepare", *claim)
+        assert rig.is_empty()
+
+
+def a_claim_that_is_no_longer_allocated_is_refused():
+    with DraRig() as rig:
+        claim = rig.claim("free", 300, "8Gi")
+        rig.ask_ok("prepare", *claim)
+        rig.api.store.update(f"{CLAIMS}/free", {"status": {"allocation": None, "reservedFor": None}})
+        assert "is not allocated" in rig.ask("prepare", *claim)[1]
+        rig.api.store.remove(f"{CLAIMS}/free")
+        assert "cannot be read" in rig.ask("prepare", *claim)[1]
+        rig.ask_ok("unprepare", *claim)
+        assert rig.is_empty()
+
+
+def a_prepared_claim_needs_no_api_server():
+    with DraRig() as rig:
+        claim, new = rig.claim("known"), rig.claim("new")
+        rig.ask_ok("prepare", *claim)
+        rig.api.store.is_away = True
+        rig.ask_ok("prepare", *claim)
+        assert "cannot be read" in rig.ask("prepare", *new)[1]
+        rig.ask_ok("unprepare", *claim)
+        assert rig.is_empty()
+        rig.api.store.is_away = False
+        wait_for(lambda: not rig.ask("prepare", *new)[1], "the new claim is prepared")
+
+
+def an_unreadable_checkpoint_is_kept_aside():
+    with DraRig() as rig:
+        claim, other = rig.claim("lost"), rig.claim("kept")
+        rig.ask_ok("prepare", *other)
+        rig.ask_ok("prepare", *claim)
+        rig.daemon.kill()
+        path = os.path.join(rig.path["node-state"], "claims.jsonl")
+        with open(path, "r+", encoding="utf-8") as f:
+            lines = f.readlines()
+            lines[2] = lines[2].replace('"uid"', '"uiD"')
+            f.seek(0)
+            f.writelines(lines)
+        rig.restart()
+        with open(path + ".bad", encoding="utf-8") as f:
+            assert f.readlines() == lines
+        assert [t["pod"]["claim"] for t in rig.tenants()] == ["kept"], rig.tenants()
+        rig.ask_ok("prepare", *claim)
+        rig.is_consistent()
+        assert sorted(c["name"] for c in rig.checkpoint()) == ["kept", "lost"], rig.checkpoint()
+
+
+def a_full_disk_refuses_claims_and_harms_none():
+    """The checkpoint cannot be written: here by a limit of the daemon's file sizes, which its other files are far from."""
+    with DraRig() as rig:
+        first, second = rig.claim("first"), rig.claim("second")
+        rig.ask_ok("cycles", "100", *first)
+        rig.restart()
+        rig.ask_ok("prepare", *first)
+        size = checkpoint_size(rig)
+        rig.limit_files(size + 10)
+        assert "claims.jsonl" in rig.ask("prepare", *second)[1]
+        rig.ask_ok("prepare", *second)  # a new file without old lines is small enough
+        rig.limit_files(-1)
+        assert sorted(c["name"] for c in rig.checkpoint()) == ["first", "second"], rig.checkpoint()
+        rig.is_consistent()
+        rig.restart()
+        rig.is_consistent()
+        assert len(rig.tenants()) == 2, json.dumps(rig.tenants())
+
+
+main(
+    a_repeated_request_changes_nothing,
+    a_claim_writes_its_own_line,
+    the_checkpoint_does_not_grow_for_ever,
+    a_claim_of_other_devices_is_prepared_anew,
+    a_claim_that_is_no_longer_allocated_is_refused,
+    a_prepared_claim_needs_no_api_server,
+    an_unreadable_checkpoint_is_kept_aside,
+    a_full_disk_refuses_claims_and_harms_none,
+)
