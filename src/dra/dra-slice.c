@@ -109,17 +109,19 @@ static json_t *attributes_of(
  * A claim that names no amount consumes all. The memory is whole blocks, because the policy admits
  * only these.
  */
-static json_t *capacities_of(const struct slice_device *d, enum dra_kind kind)
+static json_t *capacities_of(
+	const struct slice_node *node, const struct slice_device *d, enum dra_kind kind)
 {
-	char memory[QUANTITY_SIZE], block[QUANTITY_SIZE];
+	char memory[QUANTITY_SIZE], block[QUANTITY_SIZE], share[16];
 
+	snprintf(share, sizeof(share), "%u", slice_share_min(node));
 	quantity_format_bytes(spec_memory_whole(d->usable_bytes), memory);
 	quantity_format_bytes(SPEC_MEMORY_BLOCK, block);
 	if (kind == DRA_WHOLE)
 		return json_pack("{s:{s:s}}", "memory", "value", memory);
 	return json_pack("{s:{s:s, s:{s:s, s:{s:s, s:s}}}, s:{s:s, s:{s:s, s:{s:s, s:s}}}}",
-		"share", "value", "1k", "requestPolicy", "default", "1k", "validRange", "min", "1",
-		"step", "1", "memory", "value", memory, "requestPolicy", "default", memory,
+		"share", "value", "1k", "requestPolicy", "default", "1k", "validRange", "min",
+		share, "step", "1", "memory", "value", memory, "requestPolicy", "default", memory,
 		"validRange", "min", block, "step", block);
 }
 
@@ -150,7 +152,7 @@ static json_t *device_of(
 	dra_device_name(kind, d->uuid, name);
 	dra_device_name(DRA_WHOLE, d->uuid, set); /* names the counter set, too */
 	device = json_pack("{s:s, s:o, s:o, s:[{s:s, s:{s:{s:s}}}]}", "name", name, "attributes",
-		attributes_of(node, d, kind), "capacity", capacities_of(d, kind),
+		attributes_of(node, d, kind), "capacity", capacities_of(node, d, kind),
 		"consumesCounters", "counterSet", set, "counters", COUNTER, "value", "1");
 	if (kind == DRA_SHARED)
 		json_object_set_new(device, "allowMultipleAllocations", json_true());
@@ -219,13 +221,30 @@ static void slice_add(struct builder *b, json_t *one)
 		json_decref(one);
 }
 
-static bool can_be_in_slice(const struct slice_device *d)
+bool slice_admits(const struct slice_device *d, const char **ret_why)
 {
 	char name[DRA_DEVICE];
+	const char *why = NULL;
 
 	/* The policy's smallest amount and its step are blocks, and the capacity has both. */
-	return dra_device_name(DRA_SHARED, d->uuid, name) &&
-		d->usable_bytes >= 2 * SPEC_MEMORY_BLOCK && d->usable_bytes <= INT64_MAX;
+	if (!dra_device_name(DRA_SHARED, d->uuid, name))
+		why = "its UUID makes no name of a device: expected letters, digits and '-'";
+	else if (d->usable_bytes < 2 * SPEC_MEMORY_BLOCK)
+		why = "it has less than 4 MiB of memory for tenants";
+	else if (d->usable_bytes > INT64_MAX)
+		why = "it has more memory than a quantity of the API can state";
+	if (why && ret_why)
+		*ret_why = why;
+	return !why;
+}
+
+uint32_t slice_share_min(const struct slice_node *node)
+{
+	const size_t each = node->tenants_max && node->n_devices
+		? MAX(node->tenants_max / node->n_devices, (size_t)1)
+		: SPEC_SHARE_ONE;
+
+	return (uint32_t)((SPEC_SHARE_ONE + each - 1) / each);
 }
 
 static void set_counts(json_t *slices)
@@ -238,25 +257,22 @@ static void set_counts(json_t *slices)
 			json_integer((json_int_t)json_array_size(slices)));
 }
 
-json_t *slice_build(const struct slice_node *node, int64_t generation, uint32_t *ret_left_out)
+json_t *slice_build(const struct slice_node *node, int64_t generation)
 {
 	struct builder b = {.node = node,
 		.generation = generation,
 		.slices = json_array(),
 		.max = SLICE_COUNTER_SETS_MAX,
 		.member = "sharedCounters"};
-	uint32_t left_out = 0;
 
 	for (size_t i = 0; i < node->n_devices; i++)
-		if (can_be_in_slice(&node->devices[i]))
+		if (slice_admits(&node->devices[i], NULL))
 			slice_add(&b, counter_set_of(&node->devices[i]));
-		else
-			left_out++;
 	b.list = NULL;
 	b.max = SLICE_DEVICES_MAX;
 	b.member = "devices";
 	for (size_t i = 0; i < node->n_devices; i++) {
-		if (!can_be_in_slice(&node->devices[i]))
+		if (!slice_admits(&node->devices[i], NULL))
 			continue;
 		slice_add(&b, device_of(node, &node->devices[i], DRA_SHARED));
 		slice_add(&b, device_of(node, &node->devices[i], DRA_WHOLE));
@@ -266,7 +282,6 @@ json_t *slice_build(const struct slice_node *node, int64_t generation, uint32_t 
 		return NULL;
 	}
 	set_counts(b.slices);
-	*ret_left_out = left_out;
 	return b.slices;
 }
 

@@ -40,16 +40,29 @@ struct slice_node {
 	const char *driver;     /* version of the GPU driver, such as "570.86.15" */
 	uint32_t cuda_version;  /* as CUDA counts: 12080 is 12.8 */
 	bool is_simulated;
+	uint32_t tenants_max; /* that the node can have; 0: any number */
 	const struct slice_device *devices;
 	size_t n_devices;
 };
 
 /*
- * The slices, complete objects for server-side apply, whose pool has this generation. An empty list
- * for a node without devices. The caller owns the result; NULL: out of memory. A device is left out
- * if its UUID or memory cannot be in a slice; *ret_left_out counts these.
+ * Whether a device can be in a slice. If not, *ret_why says why: its UUID makes no name, or its
+ * memory is outside of what the API and the policy of claims can state. ret_why: may be NULL.
  */
-json_t *slice_build(const struct slice_node *node, int64_t generation, uint32_t *ret_left_out);
+bool slice_admits(const struct slice_device *device, const char **ret_why);
+
+/*
+ * The smallest share of a device that the slices offer, in 1/1000. A claim that requests less gets
+ * and consumes this share, so that the claims on all devices are at most tenants_max.
+ */
+uint32_t slice_share_min(const struct slice_node *node);
+
+/*
+ * The slices, complete objects for server-side apply, whose pool has this generation. An empty list
+ * for a node without devices. The caller owns the result; NULL: out of memory. Devices that
+ * slice_admits() refuses are left out.
+ */
+json_t *slice_build(const struct slice_node *node, int64_t generation);
 
 /* Names of the slices of a node begin so. Returns ret. */
 #define SLICE_NAME 254u

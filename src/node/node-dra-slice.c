@@ -41,6 +41,7 @@ struct dra_slices {
 	int64_t generation;  /* of the last round */
 	uint64_t seen_by_ns; /* end of the wait for the cache after a round; 0: no wait */
 	char fault[256];     /* last logged reason for not being published */
+	char *left_out;      /* the devices that were logged as left out; NULL: none yet */
 };
 
 static void slices_step(struct dra_slices *s);
@@ -116,8 +117,27 @@ static void fill_taints(const struct node *node, const struct device *d,
 			"divvy.gpu/cordoned", "", false, 0};
 }
 
+/* Logs the devices that no slice can have, when they change. */
+static void log_left_out(struct dra_slices *s, const struct slice_node *all)
+{
+	_cleanup_buf_ struct buf list = BUF_INIT(4096);
+	const char *why;
+
+	for (size_t i = 0; i < all->n_devices; i++)
+		if (!slice_admits(&all->devices[i], &why))
+			buf_addf(&list, "%s%.95s: %s", list.n ? "; " : "", all->devices[i].uuid,
+				why);
+	if (!s->left_out || strcmp(s->left_out, buf_text(&list)) != 0) {
+		free(s->left_out);
+		s->left_out = str_dup(buf_str(&list));
+		if (list.n)
+			log_warn("ResourceSlices: devices that claims cannot get: %s",
+				buf_text(&list));
+	}
+}
+
 /* The slices as they should be now. NULL: out of memory. */
-static json_t *wanted(const struct dra_slices *s, int64_t generation)
+static json_t *wanted(struct dra_slices *s, int64_t generation)
 {
 	const struct node *node = s->dra->node;
 	const struct device_set *set = node->agent->devices;
@@ -130,9 +150,9 @@ static json_t *wanted(const struct dra_slices *s, int64_t generation)
 		.driver = set->nvml ? nvml_driver_version(set->nvml) : NULL,
 		.cuda_version = nvml_cuda_version(set->nvml),
 		.is_simulated = set->is_simulated,
+		.tenants_max = node->n_regular,
 		.devices = devices,
 		.n_devices = is_closed ? 0 : set->n};
-	uint32_t left_out;
 
 	if (!devices || !taints)
 		return NULL;
@@ -151,7 +171,8 @@ static json_t *wanted(const struct dra_slices *s, int64_t generation)
 			.nvlink_group = nvlink_group(set, i)};
 		fill_taints(node, d, taints[i], &devices[i]);
 	}
-	return slice_build(&all, generation, &left_out);
+	log_left_out(s, &all);
+	return slice_build(&all, generation);
 }
 
 /* ---- health ---- */
@@ -465,5 +486,6 @@ void dra_slices_free(struct dra_slices *s)
 	kube_cache_free(s->cache);
 	json_decref(s->round);
 	free(s->node_uid);
+	free(s->left_out);
 	free(s);
 }

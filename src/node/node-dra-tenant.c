@@ -115,7 +115,10 @@ int dra_tenants_make(struct dra *dra, struct dra_claim *claim, struct error *err
 		struct slot *slot = find_free(dra->node);
 
 		if (!slot) {
-			r = fail(err, ENOSPC, "all %u slots of this node are in use",
+			r = fail(err, ENOSPC,
+				"this node has %u tenants, and no slot for another one; delete "
+				"other pods with shares there, or let the pod start on another "
+				"node",
 				dra->node->n_regular);
 			break;
 		}

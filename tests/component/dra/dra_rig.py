@@ -26,6 +26,7 @@ PODS = f"/api/v1/namespaces/{SPACE}/pods"
 GPUNODE = f"/apis/divvy.gpu/v1/gpunodes/{NODE}"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 SKIPPED = 77
+KNOWN = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
 def checkpoint_claims(text):
@@ -74,8 +75,7 @@ class DraRig(Rig):
 
     def __exit__(self, *exception):
         if exception[0]:
-            with open(self.path["log"], encoding="utf-8", errors="replace") as f:
-                sys.stderr.writelines("# " + line for line in f.readlines()[-40:])
+            sys.stderr.writelines(f"# {line}\n" for line in self.log().splitlines()[-40:])
         super().__exit__(*exception)
         shutil.rmtree(self.path["cdi"], ignore_errors=True)
         self.api.end()
@@ -114,8 +114,12 @@ class DraRig(Rig):
         wait_for(self.serves, "divvyd serves")
 
     def serves(self):
-        assert self.daemon.poll() is None, open(self.path["log"], encoding="utf-8", errors="replace").read()[-4000:]
+        assert self.daemon.poll() is None, self.log()[-4000:]
         return self.divvy("ps").returncode == 0 and self.sockets("kubelet/plugins/divvy.gpu")
+
+    def log(self):
+        with open(self.path["log"], encoding="utf-8", errors="replace") as f:
+            return f.read()
 
     def restart(self):
         """Starts divvyd after a kill."""
@@ -156,10 +160,15 @@ class DraRig(Rig):
 
     # ---- the kubelet
 
-    def ask(self, *words):
+    def register(self, *versions):
+        """Registers the driver as a kubelet that knows these versions of services: "DRIVER ENDPOINT VERSION"."""
+        return self.ask_ok("register", *versions or KNOWN, at="kubelet/plugins_registry").split()
+
+    def ask(self, *words, at="kubelet/plugins/divvy.gpu", **environment):
         """(standard output, refusal) of a request."""
         done = subprocess.run(
-            [KUBELET, self.path["kubelet/plugins/divvy.gpu"], *words],
+            [KUBELET, self.path[at], *words],
+            env={**self.env, **environment},
             capture_output=True,
             text=True,
             timeout=patience(120),
@@ -168,10 +177,17 @@ class DraRig(Rig):
         assert done.returncode in (0, 1), done.stderr
         return done.stdout, done.stderr if done.returncode else ""
 
-    def ask_ok(self, *words):
-        out, refusal = self.ask(*words)
+    def ask_ok(self, *words, **how):
+        out, refusal = self.ask(*words, **how)
         assert not refusal, refusal
         return out
+
+    def published(self):
+        """{name: device} of the slices, if they are complete."""
+        found, _ = self.api.store.list(SLICES, lambda _: True)
+        if any(s["spec"]["pool"]["resourceSliceCount"] != len(found) for s in found):
+            return {}
+        return {d["name"]: d for s in found for d in s["spec"].get("devices") or []}
 
     # ---- what exists
 

@@ -149,6 +149,38 @@ def a_full_disk_refuses_claims_and_harms_none():
         assert len(rig.tenants()) == 2, json.dumps(rig.tenants())
 
 
+def a_kubelet_without_v1_is_served():
+    """An older kubelet knows v1beta1 alone, and no service of health."""
+    with DraRig() as rig:
+        name, endpoint, version = rig.register("v1beta1.DRAPlugin")
+        assert (name, version) == ("divvy.gpu", "v1beta1.DRAPlugin"), (name, version)
+        assert endpoint.startswith(rig.path["kubelet/plugins/divvy.gpu"]), endpoint
+        wait_for(lambda: len(rig.published()) == 2, "the slices of the registered driver")
+        claim = rig.claim("old", 300, "8Gi")
+        old = {"DRA_KUBELET_VERSION": "v1beta1"}
+        assert rig.ask_ok("prepare", *claim, **old) == rig.ask_ok("prepare", *claim)
+        rig.ask_ok("unprepare", *claim, **old)
+        assert rig.is_empty()
+        assert rig.register()[2] == "v1.DRAPlugin"  # the kubelet was upgraded
+
+
+def a_kubelet_of_another_version_is_reported():
+    with DraRig() as rig:
+        assert rig.register("v9.DRAPlugin")[2] == "-"
+        wait_for(lambda: "knows none of the versions" in rig.log(), "divvyd logs the kubelet's reason")
+        assert not rig.published(), rig.published()
+
+
+def no_more_shares_than_slots_are_offered():
+    """A node has 4,096 slots. With more than four devices, the smallest share grows, so that claims never need more slots."""
+    for n, smallest in ((4, "1"), (8, "2")):
+        with DraRig(f"{n}xH200-141Gi") as rig:
+            rig.register()
+            wait_for(lambda r=rig, m=2 * n: len(r.published()) == m, f"{n} devices are published")
+            policy = rig.published()[rig.device()]["capacity"]["share"]["requestPolicy"]
+            assert policy["validRange"] == {"min": smallest, "step": "1"}, policy
+
+
 main(
     a_repeated_request_changes_nothing,
     a_claim_writes_its_own_line,
@@ -158,4 +190,7 @@ main(
     a_prepared_claim_needs_no_api_server,
     an_unreadable_checkpoint_is_kept_aside,
     a_full_disk_refuses_claims_and_harms_none,
+    a_kubelet_without_v1_is_served,
+    a_kubelet_of_another_version_is_reported,
+    no_more_shares_than_slots_are_offered,
 )

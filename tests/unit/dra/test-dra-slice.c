@@ -2,6 +2,7 @@
 #include "dra/dra-slice.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -37,11 +38,9 @@ static struct slice_node node_with(size_t n)
 
 static json_t *build(const struct slice_node *node, int64_t generation)
 {
-	uint32_t left_out = 99;
-	json_t *slices = slice_build(node, generation, &left_out);
+	json_t *slices = slice_build(node, generation);
 
 	assert_non_null(slices);
-	assert_int_equal(left_out, 0);
 	return slices;
 }
 
@@ -147,18 +146,61 @@ static void a_node_without_devices_has_no_slice(void **state)
 	assert_int_equal(json_array_size(slices), 0);
 }
 
-static void devices_that_no_slice_can_have_are_counted(void **state)
+static void devices_that_no_slice_can_have_are_left_out(void **state)
 {
-	const struct slice_node node = node_with(3);
-	json_t *slices;
-	uint32_t left_out = 0;
+	const struct slice_node node = node_with(4);
+	_cleanup_json_ json_t *slices = NULL;
+	const char *why = NULL;
 
 	devices[0].uuid = "GPU-with space";
 	devices[1].usable_bytes = 1 << 20;
-	slices = slice_build(&node, 1, &left_out);
-	assert_int_equal(left_out, 2);
+	devices[2].usable_bytes = UINT64_MAX;
+	slices = build(&node, 1);
 	assert_int_equal(json_array_size(slices), 2);
-	json_decref(slices);
+	assert_int_equal(
+		json_array_size(kube_json_at(json_array_get(slices, 1), "spec", "devices", NULL)),
+		2);
+	assert_false(slice_admits(&devices[0], &why));
+	assert_contains(why, "UUID");
+	assert_false(slice_admits(&devices[1], &why));
+	assert_contains(why, "less than 4 MiB");
+	assert_false(slice_admits(&devices[2], &why));
+	assert_contains(why, "more memory");
+	assert_true(slice_admits(&devices[3], NULL));
+}
+
+static const char *share_min_of(const struct slice_node *node)
+{
+	_cleanup_json_ json_t *slices = build(node, 1);
+	static char text[16];
+
+	snprintf(text, sizeof(text), "%s",
+		kube_json_text_at(device_in(slices, "share-"), "capacity", "share", "requestPolicy",
+			"validRange", "min", NULL));
+	return text;
+}
+
+/* The smallest shares of all devices together are never more than the tenants of the node. */
+static void no_more_shares_than_tenants_are_offered(void **state)
+{
+	static const struct {
+		size_t n_devices;
+		const char *min;
+	} cases[] = {{1, "1"}, {4, "1"}, {5, "2"}, {8, "2"}, {9, "3"}, {32, "8"}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct slice_node node = node_with(cases[i].n_devices);
+
+		node.tenants_max = 4096;
+		assert_true(SPEC_SHARE_ONE / slice_share_min(&node) * node.n_devices <= 4096);
+		if (node.n_devices < 5) /* one slice of counters, one of devices */
+			assert_string_equal(share_min_of(&node), cases[i].min);
+		assert_int_equal(slice_share_min(&node), strtol(cases[i].min, NULL, 10));
+		node.tenants_max = 1;
+		assert_int_equal(slice_share_min(&node), SPEC_SHARE_ONE);
+		node.tenants_max = 0;
+		assert_int_equal(slice_share_min(&node), 1);
+	}
 }
 
 static void faults_are_taints(void **state)
@@ -227,6 +269,7 @@ UNIT_MAIN(cmocka_unit_test(a_device_is_in_the_pool_whole_and_shared),
 	cmocka_unit_test(attributes_describe_the_device),
 	cmocka_unit_test(slices_have_the_api_s_limits),
 	cmocka_unit_test(a_node_without_devices_has_no_slice),
-	cmocka_unit_test(devices_that_no_slice_can_have_are_counted),
+	cmocka_unit_test(devices_that_no_slice_can_have_are_left_out),
+	cmocka_unit_test(no_more_shares_than_tenants_are_offered),
 	cmocka_unit_test(faults_are_taints), cmocka_unit_test(an_unchanged_slice_needs_no_write),
 	cmocka_unit_test(names_begin_with_the_node))
