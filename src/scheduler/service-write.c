@@ -282,20 +282,23 @@ static void service_bind_on_claim(void *data, const struct kube_answer *answer)
 /*
  * Makes the next write of a claim: first the finalizer, which keeps the claim while it has devices,
  * then the allocation and the reservation for the pod. The API server refuses another allocation
- * than the one that a claim has, so two schedulers cannot both allocate it.
+ * than the one that a claim has, so two schedulers cannot both allocate it. The version refuses a
+ * claim that has changed since the node was chosen: it may have devices of another node now.
  */
-static json_t *service_claim_patch(const struct flight *f, const struct claims_write *claim)
+static json_t *service_claim_patch(
+	const struct flight *f, const struct claims_write *claim, const char *version)
 {
 	if (!f->has_finalizer)
-		return json_pack("{s:{ss, s:[s]}}", "metadata", "uid", claim->uid, "finalizers",
+		return json_pack("{s:{ss, ss*, s:[s]}}", "metadata", "uid", claim->uid,
+			"resourceVersion", version, "finalizers",
 			"resource.kubernetes.io/delete-protection");
-	return json_pack("{s:{ss}, s:{s:O*, s:[{ss, ss, ss}]}}", "metadata", "uid", claim->uid,
-		"status", "allocation", claim->allocation, "reservedFor", "resource", "pods",
-		"name", f->name, "uid", f->uid);
+	return json_pack("{s:{ss, ss*}, s:{s:O*, s:[{ss, ss, ss}]}}", "metadata", "uid", claim->uid,
+		"resourceVersion", version, "status", "allocation", claim->allocation,
+		"reservedFor", "resource", "pods", "name", f->name, "uid", f->uid);
 }
 
 static int service_write_claim(
-	struct flight *f, const struct claims_write *claim, struct error *err)
+	struct flight *f, const struct claims_write *claim, const char *version, struct error *err)
 {
 	const struct kube_write write = {.target = {"resource.k8s.io/v1", "resourceclaims", f->ns,
 						 claim->name, f->has_finalizer ? "status" : NULL},
@@ -304,7 +307,7 @@ static int service_write_claim(
 		.done = service_bind_on_claim,
 		.data = f,
 		.ret_call = &f->call};
-	_cleanup_json_ json_t *patch = service_claim_patch(f, claim);
+	_cleanup_json_ json_t *patch = service_claim_patch(f, claim, version);
 	int r;
 
 	if (!patch)
@@ -350,7 +353,9 @@ static void service_bind_next(struct flight *f)
 
 		/* A claim that has an allocation has the finalizer too. */
 		f->has_finalizer |= !claim.allocation || claim.has_finalizer;
-		r = service_write_claim(f, &claim, &err);
+		r = service_write_claim(f, &claim,
+			cluster_claim_version(sched_cluster(f->service->sched), pod, f->claim),
+			&err);
 	} else if (!cpod_claims_are_ready(sched_cluster(f->service->sched), pod)) {
 		service_defer(f);
 		return;

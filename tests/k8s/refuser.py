@@ -16,9 +16,11 @@ REASON = "nodes need a ticket"
 class Refuser:
     """For `with`; `refused` are names of pods, `asked` are the API server's requests: (name, whether it was allowed)."""
 
+    RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"]}
+
     def __init__(self, cluster, *refused):
         self.cluster = cluster
-        self.pki = Pki(os.path.join(cluster.dir, "refuser"))
+        self.pki = Pki(os.path.join(cluster.dir, type(self).__name__))
         self.refused, self.asked = set(refused), []
         certificate = self.pki.sign("refuser", "refuser", alternatives="IP:127.0.0.1")
         self.server = JsonServer("127.0.0.1", self.review, certificate)
@@ -55,14 +57,7 @@ class Refuser:
                             "url": f"https://127.0.0.1:{self.server.server_port}/",
                             "caBundle": self.bundle(),
                         },
-                        "rules": [
-                            {
-                                "operations": ["CREATE"],
-                                "apiGroups": [""],
-                                "apiVersions": ["v1"],
-                                "resources": ["pods/binding"],
-                            }
-                        ],
+                        "rules": [self.RULE],
                     }
                 ],
             },

@@ -277,8 +277,63 @@ def a_refused_binding_ends_the_reservation():
     gone("f1", claim_names=["refused"])
 
 
+class Mover(Refuser):
+    """Calls `move` while the API server handles a scheduler's write of the claim, once."""
+
+    RULE = {
+        "operations": ["UPDATE"],
+        "apiGroups": ["resource.k8s.io"],
+        "apiVersions": ["*"],
+        "resources": ["resourceclaims/status"],
+    }
+
+    def __init__(self, cluster, claim_name, move):
+        super().__init__(cluster)
+        self.claim_name, self.move = claim_name, move
+
+    def review(self, review):
+        request = review["request"]
+        if request["name"] == self.claim_name and "scheduler" in request["userInfo"]["username"]:
+            move, self.move = self.move, lambda: None
+            move()
+        return super().review(review)
+
+
+def a_claim_that_moves_meanwhile_takes_its_pod_along():
+    """Between the scheduler's choice of a node and its write, the claim is freed and gets a device of another node."""
+    drop_slices()
+    rig.node("v1"), rig.node("v2")
+    slice_of("v1", device("a"), device("b"))
+    slice_of("v2", device("c"))
+    claim(
+        "moved",
+        exactly(
+            selectors=selects('device.driver == "nic.example.com" && device.attributes["nic.example.com"].speed == 100')
+        ),
+    )
+    pod("x1", "moved", nodeSelector={"kubernetes.io/hostname": "v1"})
+    rig.bound("x1")
+    allocation = cluster.get(claims("moved"))["status"]["allocation"]
+    (term,) = allocation["nodeSelector"]["nodeSelectorTerms"]
+    term["matchFields"][0]["values"] = ["v2"]
+    allocation["devices"]["results"][0].update(pool="v2", device="c")
+
+    def move():
+        status = claims("moved") + "/status"
+        cluster.patch(status, {"status": {"allocation": None, "reservedFor": None}})
+        cluster.patch(status, {"status": {"allocation": allocation}})
+
+    with Mover(cluster, "moved", move) as mover:
+        pod("x2", "moved")
+        bound = rig.bound("x2")
+        assert mover.asked, "the webhook saw no write"
+    assert bound["spec"]["nodeName"] == "v2", bound["spec"]
+    gone("x1", "x2", claim_names=["moved"])
+    rig.remove_node("v1"), rig.remove_node("v2")
+
+
 def a_pod_waits_until_its_device_is_ready():
-    if own_minor() < 36:
+    if cluster.minor < 36:
         raise Skip("binding conditions are on since 1.36")
     drop_slices()
     conditions = {
@@ -404,6 +459,7 @@ TESTS = [
     a_taint_rule_keeps_claims_off,
     what_is_missing_is_named,
     a_refused_binding_ends_the_reservation,
+    a_claim_that_moves_meanwhile_takes_its_pod_along,
     a_pod_waits_until_its_device_is_ready,
     shares_are_packed,
     why_names_the_claims_that_have_the_devices,
