@@ -119,8 +119,8 @@ static json_t *claim_template_wrap(const char *name, json_t *request)
 {
 	return json_pack("{s:s, s:s, s:{s:s, s:{s:s}}, s:{s:{s:{s:[{s:s, s:o}]}}}}", "apiVersion",
 		CLAIM_TEMPLATE_API, "kind", "ResourceClaimTemplate", "metadata", "name", name,
-		"labels", "app.kubernetes.io/managed-by", "divvy-controller", "spec", "spec",
-		"devices", "requests", "name", REQUEST, "exactly", request);
+		"labels", CLAIM_TEMPLATE_LABEL, CLAIM_TEMPLATE_MAKER, "spec", "spec", "devices",
+		"requests", "name", REQUEST, "exactly", request);
 }
 
 json_t *claim_template_make(const char *name)

@@ -13,6 +13,8 @@
 
 #define CLAIM_TEMPLATE_API "resource.k8s.io/v1"
 #define CLAIM_TEMPLATE_PREFIX "divvy-share-"
+#define CLAIM_TEMPLATE_LABEL "app.kubernetes.io/managed-by"
+#define CLAIM_TEMPLATE_MAKER "divvy-controller"
 #define CLAIM_TEMPLATE_NAME 64u /* bytes of a template's name, with the final 0 */
 /*
  * Most entries of spec.resourceClaims in a pod whose shares become claims, before these come. The

@@ -135,7 +135,14 @@ static const struct {
 	[JOB_AUTHORITY] = {"authority", job_authority},
 	[JOB_SIGN] = {"sign", job_sign},
 	[JOB_CLAIM_TEMPLATE] = {"claim-template", job_claim_template},
+	[JOB_CLAIM_TEMPLATE_END] = {"claim-template-end", job_claim_template_end},
 };
+
+/*
+ * A template of a claim stays for so long after the last look for pods that wait for it. Later pods
+ * need it again, and a removal for each pod would be two writes for each pod.
+ */
+#define TEMPLATE_STAYS_NS (60 * NSEC_PER_SEC)
 
 /*
  * A leader whose Lease has expired may not write until it renews or loses the Lease. The controller
@@ -160,6 +167,15 @@ void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns
 	if (!c->is_leading)
 		return; /* when this controller begins to lead, on_lead() queues all objects */
 	queue_add(c->queue, (struct queue_key){(int)kind, ns ? ns : "", name ? name : ""});
+	controller_arm_timer(c);
+}
+
+void controller_end_template_later(struct controller *c, const char *ns, const char *name)
+{
+	if (!c->is_leading)
+		return;
+	queue_add_at(c->queue, (struct queue_key){JOB_CLAIM_TEMPLATE_END, ns, name},
+		clock_now_ns() + TEMPLATE_STAYS_NS);
 	controller_arm_timer(c);
 }
 
@@ -250,6 +266,16 @@ static void enqueue_templates(struct controller *c, const char *ns, const json_t
 		controller_enqueue(c, JOB_CLAIM_TEMPLATE, ns, name);
 }
 
+static void enqueue_all_templates(struct controller *c)
+{
+	const struct kube_entry *e = NULL;
+
+	while ((e = controller_next(c, CACHE_PODS, e)))
+		enqueue_templates(c, e->namespace_name, e->object);
+	while ((e = controller_next(c, CACHE_CLAIM_TEMPLATES, e)))
+		controller_end_template_later(c, e->namespace_name, e->name);
+}
+
 void controller_enqueue_all(struct controller *c)
 {
 	static const struct {
@@ -272,9 +298,8 @@ void controller_enqueue_all(struct controller *c)
 		while ((e = controller_next(c, all[i].which, e)))
 			controller_enqueue(c, all[i].kind, e->namespace_name, e->name);
 	}
-	for (const struct kube_entry *e = NULL;
-		c->options.has_claims && (e = controller_next(c, CACHE_PODS, e));)
-		enqueue_templates(c, e->namespace_name, e->object);
+	if (c->options.has_claims)
+		enqueue_all_templates(c);
 }
 
 /* ---- changes in the caches ---- */
@@ -513,6 +538,9 @@ static void controller_on_change(struct watched *w, const struct kube_entry *ent
 	case CACHE_REQUESTS: controller_enqueue(c, JOB_SIGN, "", entry->name); break;
 	case CACHE_API_SERVICE: controller_enqueue(c, JOB_CERTIFICATE, "", ""); break;
 	case CACHE_FRONT: external_look_at_front(c); break;
+	case CACHE_CLAIM_TEMPLATES:
+		controller_end_template_later(c, entry->namespace_name, entry->name);
+		break;
 	default: break;
 	}
 	if (w->which == CACHE_GPU_NODES)
@@ -553,8 +581,14 @@ static void controller_on_updated(void *data, const struct kube_entry *entry, vo
 
 static void controller_on_deleted(void *data, const struct kube_entry *entry)
 {
+	const struct watched *w = data;
+
 	controller_show_object(data, entry, false);
-	controller_on_change(data, entry, false);
+	/* A pod may have come while the template was removed. */
+	if (w->which == CACHE_CLAIM_TEMPLATES)
+		enqueue_all_templates(w->c);
+	else
+		controller_on_change(data, entry, false);
 }
 
 static void controller_on_synced(void *data)
@@ -603,6 +637,8 @@ static int controller_watch_cache(struct controller *c, enum controller_cache wh
 	}
 	if (which == CACHE_REQUESTS)
 		options.field_selector = "spec.signerName=" IDENTITY_SIGNER;
+	if (which == CACHE_CLAIM_TEMPLATES)
+		options.label_selector = CLAIM_TEMPLATE_LABEL "=" CLAIM_TEMPLATE_MAKER;
 	return kube_cache_new(c->client, &options, &handler, &w->cache, err);
 }
 
@@ -637,6 +673,8 @@ static int controller_watch_caches(struct controller *c, struct error *err)
 			CONTROLLER_API_SERVICE},
 		{CACHE_FRONT, "/api/v1/namespaces/kube-system/configmaps",
 			"extension-apiserver-authentication"},
+		{CACHE_CLAIM_TEMPLATES, "/apis/" CLAIM_TEMPLATE_API "/resourceclaimtemplates",
+			NULL},
 	};
 	int r = 0;
 
@@ -647,7 +685,8 @@ static int controller_watch_caches(struct controller *c, struct error *err)
 	snprintf(mutating, sizeof(mutating), "%smutatingwebhookconfigurations", hooks);
 	snprintf(validating, sizeof(validating), "%svalidatingwebhookconfigurations", hooks);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
-		r = controller_watch_cache(c, all[i].which, all[i].path, all[i].name, err);
+		if (all[i].which != CACHE_CLAIM_TEMPLATES || c->options.has_claims)
+			r = controller_watch_cache(c, all[i].which, all[i].path, all[i].name, err);
 	return r;
 }
 

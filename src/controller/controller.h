@@ -53,11 +53,12 @@ enum controller_cache {
 	CACHE_SECRET,
 	CACHE_MUTATING,
 	CACHE_VALIDATING,
-	CACHE_AUTHORITY,     /* Secret of the authority that signs certificates between nodes */
-	CACHE_AUTHORITY_MAP, /* the ConfigMap with the authorities that nodes trust */
-	CACHE_REQUESTS,      /* CertificateSigningRequests to the authority of CACHE_AUTHORITY */
-	CACHE_API_SERVICE,   /* the APIService of external metrics */
-	CACHE_FRONT,         /* trusted front proxies: access/front.h */
+	CACHE_AUTHORITY,       /* Secret of the authority that signs certificates between nodes */
+	CACHE_AUTHORITY_MAP,   /* the ConfigMap with the authorities that nodes trust */
+	CACHE_REQUESTS,        /* CertificateSigningRequests to the authority of CACHE_AUTHORITY */
+	CACHE_API_SERVICE,     /* the APIService of external metrics */
+	CACHE_FRONT,           /* trusted front proxies: access/front.h */
+	CACHE_CLAIM_TEMPLATES, /* with --claims: those that divvy has made */
 	CONTROLLER_N_CACHES
 };
 
@@ -148,6 +149,7 @@ enum job_kind {
 	JOB_AUTHORITY,
 	JOB_SIGN,
 	JOB_CLAIM_TEMPLATE,
+	JOB_CLAIM_TEMPLATE_END,
 	JOB_KINDS,
 };
 
@@ -193,7 +195,10 @@ int job_patch(struct job *job, const struct kube_write *write, enum kube_patch_k
 	json_t *change, struct error *err);
 
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool,
-	job_authority, job_sign, job_claim_template;
+	job_authority, job_sign, job_claim_template, job_claim_template_end;
+
+/* Has the template removed once no pod has needed it for a while. */
+void controller_end_template_later(struct controller *c, const char *ns, const char *name);
 
 /* Whether the system's namespaces have the label by which the webhook ignores them. */
 bool controller_has_labelled(const struct controller *c);

@@ -318,6 +318,15 @@ def a_share_by_resources_becomes_a_claim():
         assert share == "500"
         assert len(cluster.get(path(other, "resourceclaimtemplates"))["items"]) == 1
         cluster.delete(f"/api/v1/namespaces/{other}/pods/second?gracePeriodSeconds=0")
+        # an unused template goes, and comes again for a further pod
+        templates = path(other, "resourceclaimtemplates")
+        made = {"app.kubernetes.io/managed-by": "divvy-controller"}
+        cluster.create(templates, {**template(), "metadata": {"name": "of-a-user", "labels": made}})
+        wait_for(lambda: len(cluster.get(templates)["items"]) == 1, "the unused template is removed", 150)
+        assert cluster.exists(templates + "/of-a-user")
+        cluster.kubectl("-n", other, "create", "-f", "-", stdin=text.replace("name: resource-share", "name: third"))
+        assert given(other, "third")[0][2] == "500"
+        cluster.delete(f"/api/v1/namespaces/{other}/pods/third?gracePeriodSeconds=0")
     assert not cluster.get(path(space, "resourceclaimtemplates"))["items"], "a dry run"
     body = pod("p", **{"divvy.gpu/share": "1500", "divvy.gpu/memory": "1Gi"})
     says(f"/api/v1/namespaces/{space}/pods", body, "'1500': expected 1 to 1000", "for whole devices use divvy.gpu/gpu")

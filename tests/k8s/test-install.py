@@ -141,7 +141,8 @@ def overlay_for_claims_differs_in_nothing_else():
         made["ClusterRole", "", "divvy-controller"],
         made["Deployment", "divvy-system", "divvy-controller"],
     )
-    right = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaimtemplates"], "verbs": ["create"]}
+    verbs = ["create", "list", "watch", "delete"]
+    right = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaimtemplates"], "verbs": verbs}
     assert role["rules"].pop() == right and pod_spec(deployment)["containers"][0]["args"].pop() == "--claims"
     found = [f"{k[2]}: {d}" for k in shipped for d in differences(shipped[k], made[k])]
     assert not found, found
