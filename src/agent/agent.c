@@ -475,7 +475,8 @@ static int agent_start_parts(struct agent *agent, struct error *err)
 		r = make_usage(agent, err);
 	if (r >= 0)
 		r = lock_runtime(agent, err);
-	if (r >= 0 && (r = loop_new(&agent->loop)) < 0)
+	agent->loop = o->loop;
+	if (r >= 0 && !agent->loop && (r = loop_new(&agent->loop)) < 0)
 		fail_errno(err, -r, "event loop");
 	if (r >= 0 && !o->devices)
 		r = device_set_open(&(struct device_params){o->simulate, agent->runtime_dir,
@@ -694,7 +695,8 @@ void agent_free(struct agent *agent)
 	conf_free(agent->conf);
 	arbiter_free(agent->arbiter);
 	device_set_close(agent->devices);
-	loop_free(agent->loop);
+	if (!agent->options.loop)
+		loop_free(agent->loop);
 	if (agent->lock_fd >= 0) {
 		char path[PATH_MAX];
 

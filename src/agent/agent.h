@@ -54,6 +54,7 @@ struct agent_options {
 	const char *police_allow; /* spared by --police: "EXECUTABLE,uid:N,..." */
 	/* NULL: the daemon finds the devices. Otherwise it takes ownership of this set (tests). */
 	struct device_set *devices;
+	struct loop *loop;     /* borrowed; NULL: the daemon makes its own */
 	uint64_t exit_idle_ns; /* 0: never */
 	/* least time between two searches for a container's processes; 0: CONTAINER_WATCH_NS */
 	uint64_t search_ns;

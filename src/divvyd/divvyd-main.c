@@ -3,6 +3,7 @@
  * divvyd raises its limits and its priority, reports that it is ready, and leaves the rest to
  * src/agent and src/node.
  */
+#include <limits.h>
 #include <malloc.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "divvyd/divvyd-options.h"
+#include "divvyd/rolling.h"
+#include "kubelet/dra-plugin.h"
 
 /*
  * One malloc arena for each thread: the loop, two workers, HTTP in a cluster, HTTP on this machine,
@@ -102,12 +105,60 @@ static int divvyd_serve(
 	return r;
 }
 
+/* Serves until a signal, or until another divvyd has taken over, which *ret_replaced says. */
+static int serve_once(struct options *s, struct program_signals *signals, struct loop *loop,
+	bool *ret_replaced, struct error *err)
+{
+	struct agent *agent = NULL;
+	int r;
+
+	s->agent.loop = loop;
+	if (loop)
+		r = rolling_offer(loop, &s->node, &s->node.dra_plugin, err);
+	else
+		r = 0;
+	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
+	if (r >= 0) {
+		r = divvyd_serve(s, agent, signals, err);
+		s->node.dra_plugin = NULL; /* the node has taken it */
+		*ret_replaced = agent->is_replaced;
+	}
+	dra_plugin_free(TAKE_PTR(s->node.dra_plugin));
+	agent_free(agent);
+	return r;
+}
+
+/* With --rolling: serves, stands by while another divvyd serves, and so on, until a signal. */
+static int serve_rolling(struct options *s, struct program_signals *signals, struct error *err)
+{
+	char runtime_dir[PATH_MAX];
+	bool is_replaced = false;
+	int r = agent_runtime_dir(s->agent.runtime_dir, runtime_dir, sizeof(runtime_dir), err);
+
+	s->agent.replace = true;
+	while (r >= 0) {
+		_cleanup_loop_ struct loop *loop = NULL;
+
+		r = loop_new(&loop);
+		if (r < 0)
+			return fail_errno(err, -r, "event loop");
+		r = serve_once(s, signals, loop, &is_replaced, err);
+		if (r < 0 || !is_replaced)
+			break;
+		r = rolling_stand_by(runtime_dir, s->node.health_listen, signals, err);
+		if (r == 0)
+			break;
+		s->agent.replace = false; /* a third divvyd may be faster */
+	}
+	return r;
+}
+
 static int divvyd_run(void *options, struct program_signals *signals, struct error *err)
 {
 	const char *gate = getenv("DIVVY_GATE");
 	_cleanup_free_ char *simulate = NULL;
 	struct options *s = options;
-	struct agent *agent = NULL;
+	bool is_replaced;
 	int r;
 
 	/*
@@ -120,9 +171,10 @@ static int divvyd_run(void *options, struct program_signals *signals, struct err
 	if (gate && *gate && !s->agent.is_gate_off)
 		log_warn("DIVVY_GATE=%s has no effect; expected off, which opens all gates", gate);
 	r = s->is_cluster ? prepare_cluster(s, &simulate, err) : 0;
-	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
-	r = r < 0 ? r : divvyd_serve(s, agent, signals, err);
-	agent_free(agent);
+	if (r >= 0 && s->is_rolling)
+		r = serve_rolling(s, signals, err);
+	else if (r >= 0)
+		r = serve_once(s, signals, NULL, &is_replaced, err);
 	return r;
 }
 

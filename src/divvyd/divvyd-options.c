@@ -171,6 +171,11 @@ static const struct option_row table[] = {
 		"be the DRA driver divvy.gpu of the node, and not a device plugin; needs "
 		"Kubernetes 1.36",
 		AT(node.is_dra), .needs = "cluster"},
+	{"rolling", NULL,
+		"with --cluster and --dra: take over from the node's running divvyd as --replace "
+		"does, after the kubelet has registered this one; and stand by while another one "
+		"has taken over. For DaemonSets that start a new pod before the old one ends",
+		AT(is_rolling), .needs = "dra"},
 	{"kubeconfig", "FILE", "kubeconfig for the API server; default the pod's service account",
 		AT(node.kubeconfig), .needs = "cluster"},
 	{"node-name", "NODE", "name of the node; default $NODE_NAME", AT(node.name),

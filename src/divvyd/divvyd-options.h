@@ -11,7 +11,8 @@ struct options {
 	struct agent_options agent; /* borrows from argv */
 	struct node_options node;   /* for --cluster; borrows from argv */
 	bool is_cluster;
-	int ready_fd; /* -1: none */
+	bool is_rolling; /* --rolling */
+	int ready_fd;    /* -1: none */
 };
 
 /* Sets the values that apply without any option. */

@@ -46,6 +46,7 @@ struct dra_call {
 	struct grpc_call *call; /* NULL: the kubelet no longer waits */
 	Dra__PrepareRequest *message;
 	bool is_prepare;
+	bool is_waiting; /* for dra_plugin_take() */
 	struct dra_claim_name claims[];
 };
 
@@ -84,7 +85,7 @@ static void set_known(struct dra_plugin *p, bool is_known, const char *reason)
 		return;
 	p->is_known = is_known;
 	snprintf(p->reason, sizeof(p->reason), "%s", reason);
-	if (p->ops->changed)
+	if (p->ops && p->ops->changed)
 		p->ops->changed(p, is_known, p->reason);
 }
 
@@ -168,7 +169,8 @@ static void on_health(struct grpc_call *call, struct str request)
 	w->call = call;
 	LIST_INSERT_HEAD(&p->watches, w, link);
 	grpc_call_watch(call, health_closed, w);
-	grpc_call_send(call, buf_str(&p->report));
+	if (p->ops) /* the first report would have no devices otherwise */
+		grpc_call_send(call, buf_str(&p->report));
 	set_known(p, true, "the kubelet watches the devices");
 }
 
@@ -252,6 +254,40 @@ static bool has_names(const Dra__PrepareRequest *m)
 	return true;
 }
 
+static void claims_pass(struct dra_call *c)
+{
+	const struct dra_ops *ops = c->public.plugin->ops;
+
+	c->is_waiting = false;
+	if (c->is_prepare)
+		ops->prepare(&c->public);
+	else
+		ops->unprepare(&c->public);
+}
+
+static struct dra_call *find_waiting(const struct dra_plugin *p)
+{
+	struct dra_call *c, *oldest = NULL;
+
+	LIST_FOREACH(c, &p->calls, link)
+		if (c->is_waiting)
+			oldest = c;
+	return oldest;
+}
+
+void dra_plugin_take(struct dra_plugin *p, const struct dra_ops *ops, void *data)
+{
+	struct dra_call *c;
+
+	p->ops = ops;
+	p->data = data;
+	if (ops->changed)
+		ops->changed(p, p->is_known, p->reason);
+	/* A callback may end its call or others. */
+	while ((c = find_waiting(p)))
+		claims_pass(c);
+}
+
 static void claims_begin(struct grpc_call *call, struct str bytes, bool is_prepare)
 {
 	struct dra_plugin *p = grpc_call_data(call);
@@ -280,10 +316,9 @@ static void claims_begin(struct grpc_call *call, struct str bytes, bool is_prepa
 	c->is_prepare = is_prepare;
 	LIST_INSERT_HEAD(&p->calls, c, link);
 	grpc_call_watch(call, dra_call_closed, c);
-	if (is_prepare)
-		p->ops->prepare(&c->public);
-	else
-		p->ops->unprepare(&c->public);
+	c->is_waiting = !p->ops;
+	if (p->ops)
+		claims_pass(c);
 }
 
 static void on_prepare(struct grpc_call *call, struct str request)

@@ -72,10 +72,10 @@ struct dra_ops {
 };
 
 struct dra_options {
-	const char *driver;   /* "divvy.gpu" */
-	const char *registry; /* the kubelet's folder plugins_registry */
-	const char *folder;   /* for the driver's own socket, as the kubelet sees the path */
-	const struct dra_ops *ops;
+	const char *driver;        /* "divvy.gpu" */
+	const char *registry;      /* the kubelet's folder plugins_registry */
+	const char *folder;        /* for the driver's own socket, as the kubelet sees the path */
+	const struct dra_ops *ops; /* NULL: requests wait for dra_plugin_take() */
 	void *data;
 };
 
@@ -85,6 +85,11 @@ int dra_plugin_new(struct loop *loop, const struct dra_options *options,
 /* Removes the sockets, so that the kubelet knows at once. Accepts NULL. Not from a callback. */
 void dra_plugin_free(struct dra_plugin *plugin);
 void *dra_plugin_data(const struct dra_plugin *plugin);
+/*
+ * Gives a plugin without ops its ops, which are called at once for the requests that wait. So a
+ * driver can be registered at the kubelet before it can serve, beside the one that it replaces.
+ */
+void dra_plugin_take(struct dra_plugin *plugin, const struct dra_ops *ops, void *data);
 
 /* Makes sockets again that somebody has removed. Call about once a second. */
 void dra_plugin_tick(struct dra_plugin *plugin);

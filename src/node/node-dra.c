@@ -26,6 +26,9 @@
 #include "kubelet/dra-plugin.h"
 
 #define DRA_READ_NS (10 * NSEC_PER_SEC) /* less than the 45 s that the kubelet waits */
+/* A leaving divvyd answers the requests that it has. The next divvyd waits for it up to 10 s. */
+#define DRA_DRAIN_NS (2 * NSEC_PER_SEC)
+#define DRA_DRAIN_LOOK_NS (20 * NSEC_PER_MSEC)
 
 struct dra_step {
 	struct dra_op *op;
@@ -445,8 +448,10 @@ static void on_changed(struct dra_plugin *plugin, bool is_known, const char *rea
 {
 	struct dra *dra = dra_plugin_data(plugin);
 
-	log_info("DRA driver: %s", is_known ? "registered" : reason);
-	snprintf(dra->reason, sizeof(dra->reason), "%.120s", is_known ? "" : reason);
+	if (is_known || reason[0])
+		log_info("DRA driver: %s", is_known ? "registered" : reason);
+	if (is_known || reason[0])
+		snprintf(dra->reason, sizeof(dra->reason), "%.120s", is_known ? "" : reason);
 	dra->node->is_kubelet_new = is_known;
 	dra_slices_touch(dra);
 	node_status_touch(dra->node);
@@ -488,24 +493,32 @@ void node_dra_pod_removed(struct node *node, struct slot *slot)
 	node_status_touch(node);
 }
 
+int node_dra_offer(struct loop *loop, const struct node_options *node,
+	struct dra_plugin **ret_plugin, struct error *err)
+{
+	char registry[PATH_MAX], folder[PATH_MAX];
+	const struct dra_options options = {
+		.driver = CLAIM_DRIVER, .registry = registry, .folder = folder};
+
+	if ((size_t)snprintf(registry, sizeof(registry), "%s/plugins_registry",
+		    node->kubelet_dir) >= sizeof(registry) ||
+		(size_t)snprintf(folder, sizeof(folder), "%s/plugins/" CLAIM_DRIVER,
+			node->kubelet_dir) >= sizeof(folder))
+		return fail(err, ENAMETOOLONG, "--kubelet-dir is too long");
+	return dra_plugin_new(loop, &options, ret_plugin, err);
+}
+
 static int start_driver(struct dra *dra, struct error *err)
 {
 	struct node *node = dra->node;
-	char registry[PATH_MAX], folder[PATH_MAX];
-	const struct dra_options options = {
-		.driver = CLAIM_DRIVER,
-		.registry = registry,
-		.folder = folder,
-		.ops = &ops,
-		.data = dra,
-	};
+	int r = 0;
 
-	if ((size_t)snprintf(registry, sizeof(registry), "%s/plugins_registry",
-		    node->options.kubelet_dir) >= sizeof(registry) ||
-		(size_t)snprintf(folder, sizeof(folder), "%s/plugins/" CLAIM_DRIVER,
-			node->options.kubelet_dir) >= sizeof(folder))
-		return fail(err, ENAMETOOLONG, "--kubelet-dir is too long");
-	return dra_plugin_new(node->agent->loop, &options, &dra->plugin, err);
+	dra->plugin = TAKE_PTR(node->options.dra_plugin);
+	if (!dra->plugin)
+		r = node_dra_offer(node->agent->loop, &node->options, &dra->plugin, err);
+	if (r >= 0)
+		dra_plugin_take(dra->plugin, &ops, dra);
+	return r;
 }
 
 int node_dra_new(struct node *node, struct error *err)
@@ -559,6 +572,19 @@ static void ops_free(struct dra *dra)
 			kube_call_cancel(op->steps[i].call);
 		dra_refuse(op->request, "divvyd is shutting down");
 		free(op);
+	}
+}
+
+void node_dra_drain(struct node *node)
+{
+	const uint64_t until_ns = clock_now_ns() + DRA_DRAIN_NS;
+	struct loop *loop = node->agent->loop;
+
+	/* No new request comes: the kubelet knows the next divvyd, or has none. */
+	while (node->dra && !LIST_EMPTY(&node->dra->ops) && clock_now_ns() < until_ns) {
+		if (loop_run_once(loop, clock_now_ns() + DRA_DRAIN_LOOK_NS) < 0)
+			return;
+		agent_after_batch(node->agent);
 	}
 }
 

@@ -386,6 +386,8 @@ void allocate_free_all(struct node *node);
  * on failure. Blocks.
  */
 int node_dra_new(struct node *node, struct error *err);
+/* Answers the kubelet's open requests, for up to 2 s. Runs the loop. Without a driver: nothing. */
+void node_dra_drain(struct node *node);
 void node_dra_free(struct node *node);
 /* Call when a device, a cordon or the ownership of the devices may have changed. */
 void node_dra_changed(struct node *node);

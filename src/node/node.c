@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "kube/kube-json.h"
+#include "kubelet/dra-plugin.h"
 #include "kubelet/cdi.h"
 #include "kubelet/cgroup.h"
 #include "node/node-identity.h"
@@ -705,6 +706,7 @@ void node_free(struct node *node)
 {
 	if (!node)
 		return;
+	node_dra_drain(node);
 	node_page_free(node);
 	allocate_free_all(node);
 	unknown_free_all(node);
@@ -718,6 +720,7 @@ void node_free(struct node *node)
 	identities_free(node->identities);
 	kube_call_cancel(node->rival_call);
 	node_dra_free(node);
+	dra_plugin_free(TAKE_PTR(node->options.dra_plugin));
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_usage_free(node);

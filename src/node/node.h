@@ -38,9 +38,13 @@ struct node_options {
 	const char *listen;          /* address of /healthz and /metrics; NULL: none */
 	const char *health_listen;   /* address of /healthz and /readyz, for probes; NULL: none */
 	bool is_dra;                 /* divvyd is a DRA driver here, and not a device plugin */
-	bool is_simulate_fixed;      /* the command line decides simulation, not GPUNode */
+	/* from node_dra_offer(), on the agent's loop; node_new() takes it. NULL: none */
+	struct dra_plugin *dra_plugin;
+	bool is_simulate_fixed; /* the command line decides simulation, not GPUNode */
 };
 
+struct dra_plugin;
+struct loop;
 struct node;
 
 /*
@@ -48,6 +52,13 @@ struct node;
  * else uses the last known value. "": not set. The caller frees *ret. Blocks.
  */
 int node_read_simulate(const struct node_options *options, char **ret, struct error *err);
+
+/*
+ * Registers the DRA driver at the kubelet before node_new(), so that the kubelet knows it before it
+ * replaces another divvyd. The kubelet's requests wait for node_new(). May block on the disk.
+ */
+int node_dra_offer(struct loop *loop, const struct node_options *options,
+	struct dra_plugin **ret_plugin, struct error *err);
 
 /* Borrows the options. Opens the sockets of tenants that belong to pods before it returns. */
 int node_new(struct agent *agent, const struct node_options *options, struct node **ret_node,

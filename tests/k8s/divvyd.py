@@ -4,6 +4,7 @@
 The test itself writes what the control plane writes (Binding with assigned keys): no scheduler is needed."""
 
 import contextlib
+import copy
 import http.client
 import json
 import os
@@ -114,6 +115,13 @@ class Daemon:
         self.port = cluster.slot.first + (9 if name == "divvyd" else 10)
         self.hooks = os.path.join(BUILD, "src/hook")
         os.makedirs(self.dir, exist_ok=True)
+
+    def beside(self, name):
+        """A second process of this node's divvyd, with the same folders and ports of its own."""
+        other = copy.copy(self)
+        other.name, other.port = name, self.cluster.slot.first + 10
+        other.health = os.path.join(self.dir, "health-" + name)
+        return other
 
     def newer_hooks(self):
         """A folder with the libraries of another version: the same code in other files."""

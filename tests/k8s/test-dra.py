@@ -9,7 +9,7 @@ import signal
 import time
 
 import kube_scheduler
-from claims import example
+from claims import API, example
 from cluster import NODE_OF_OURS, Skip, main, open_cluster, own_minor, skip_all, wait_for
 from divvyd import GIB, IMAGE, Daemon, bound_account, delete_pod, events_of, install, make_image, wait_for_pod
 from dra import (
@@ -335,6 +335,61 @@ def a_cordoned_device_is_tainted():
     remove("cordoned")
 
 
+def prepare_failures():
+    """Messages of pods whose claims could not be prepared at once."""
+    events = cluster.get(f"/api/v1/namespaces/{cluster.namespace}/events")["items"]
+    return [e["message"] for e in events if e["reason"] == "FailedPrepareDynamicResources"]
+
+
+def an_upgrade_leaves_no_gap():
+    """Two divvyd on the node, as a DaemonSet with maxSurge has them. Pods start all the time, and none has to wait."""
+    cluster.kill("divvyd")
+    daemon.start("--dra", "--rolling")
+    daemon.await_ready()
+    make_claim("before", share(100))
+    run_pod("before", ("--kernel-us=500",))
+    wait_for_pod(cluster, "before", "Running")
+    before, failures = tenants_of("before")[0]["id"], len(prepare_failures())
+    after = daemon.beside("divvyd-after")
+    names = [f"during-{n}" for n in range(6)]
+    for n, name in enumerate(names):
+        make_claim(name, share(100))
+        run_pod(name, ("--kernel-us=500",))
+        if n == 1:
+            after.start("--dra", "--rolling")
+    wait_for(lambda: "standing by" in open(daemon.log, encoding="utf-8").read(), "the old divvyd stands by", 60)
+    for name in names:
+        wait_for_pod(cluster, name, "Running")
+    assert tenants_of("before")[0]["id"] == before, tenants(daemon)
+    cluster.kill("divvyd", signal.SIGTERM)  # the old pod is deleted
+    make_claim("after", share(100))
+    run_pod("after", ("--kernel-us=500",))
+    wait_for_pod(cluster, "after", "Running")
+    assert len(prepare_failures()) == failures, prepare_failures()
+    assert len(published(cluster)) == 4, published(cluster)
+    remove("before", "after", *names)
+    cluster.kill("divvyd-after")
+    daemon.start("--dra")
+    daemon.await_ready()
+
+
+def a_pod_deleted_by_force_gives_its_share_back():
+    """Its object is gone at once, so its claim is free for others while its container still runs."""
+    claim = share(700)
+    cluster.create(
+        f"{API}/namespaces/{cluster.namespace}/resourceclaimtemplates",
+        {"metadata": {"name": "forced"}, "spec": {"spec": {"devices": {"requests": [claim]}}}},
+    )
+    with_template = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "forced"}]}
+    for nth in range(3):
+        name = f"forced-{nth}"
+        run_pod(name, ("--kernel-us=500",), **with_template)
+        wait_for_pod(cluster, name, "Running")
+        wait_for(lambda n=name: tenants_of(n) and tenants_of(n)[0]["processes"], "the program has registered")
+        cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=0)
+    wait_for(lambda: not tenants(daemon) and not checkpoint(daemon), "all tenants have ended", 90)
+
+
 # ---- examples
 
 
@@ -452,6 +507,8 @@ try:
             a_reboot_restores_claims,
             a_restarted_kubelet_finds_the_driver,
             a_cordoned_device_is_tainted,
+            an_upgrade_leaves_no_gap,
+            a_pod_deleted_by_force_gives_its_share_back,
             the_examples_run,
             a_cdi_name_in_an_annotation_gives_nothing,
             a_lost_device_is_tainted_and_unhealthy,

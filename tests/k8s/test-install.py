@@ -127,7 +127,7 @@ def overlay_for_claims_differs_in_nothing_else():
     plugin, driver = pod_spec(shipped["DaemonSet", "divvy-system", "divvyd"]), pod_spec(
         made["DaemonSet", "divvy-system", "divvyd-dra"]
     )
-    assert driver["containers"][0]["args"] == [*plugin["containers"][0]["args"], "--dra"], driver
+    assert driver["containers"][0]["args"] == [*plugin["containers"][0]["args"], "--dra", "--rolling"], driver
     mount, changed = "containers.divvyd.volumeMounts.", [d.split(":")[0] for d in differences(plugin, driver)]
     assert changed.pop(0).startswith("affinity.nodeAffinity."), changed
     assert changed == [

@@ -12,8 +12,9 @@
  *       prepares and unprepares N times, and prints the times of prepare in microseconds:
  *       "median p99 most"
  *
- * FOLDER has the driver's socket. With DRA_KUBELET_VERSION=v1beta1 in the environment, requests are
- * of that version instead of v1. Exits with 1 and the driver's sentence if the driver refuses.
+ * FOLDER has the driver's socket, or is the path of the socket. With DRA_KUBELET_VERSION=v1beta1 in
+ * the environment, requests are of that version instead of v1. Exits with 1 and the driver's
+ * sentence if the driver refuses.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -49,6 +50,8 @@ static int find_socket(const char *folder)
 	DIR *dir = opendir(folder);
 	const struct dirent *entry;
 
+	if (!dir && errno == ENOTDIR)
+		return snprintf(socket_path, sizeof(socket_path), "%s", folder) > 0 ? 0 : -EINVAL;
 	if (!dir)
 		return -errno;
 	while ((entry = readdir(dir)))
