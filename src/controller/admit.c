@@ -422,17 +422,40 @@ static int validate_claim(const struct admit_rules *rules, const struct admit_re
 	const bool is_template = !strcmp(request->resource, "resourceclaimtemplates");
 	const json_t *spec = json_object_get(request->object, "spec"),
 		     *old = json_object_get(request->old, "spec");
+	const json_t *annotations = annotations_of(request->object);
 	struct claim_check check = {facts, v};
 	int r;
 
 	/* claims of allocated devices must stay removable, whatever a later policy says */
-	if (is_update(request) && is_same_text(spec, old))
+	if (is_update(request) && is_same_text(spec, old) &&
+		(is_template || is_same_text(annotations, annotations_of(request->old))))
 		return 0;
-	if (is_template)
+	if (is_template) {
+		annotations = kube_json_at(spec, "metadata", "annotations", NULL);
 		spec = json_object_get(spec, "spec");
-	r = claim_config_check_claim(
-		json_object_get(spec, "devices"), check_claim_request, &check, &v->err);
+	}
+	r = claim_config_check_claim(json_object_get(spec, "devices"), annotations,
+		check_claim_request, &check, &v->err);
 	return r < 0 ? fail_within(&v->err, r, "spec.%sdevices", is_template ? "spec." : "") : 0;
+}
+
+/* divvyd watches claims with this label alone, since a node sees no other selection of claims. */
+static int mutate_claim(const struct admit_rules *rules, const struct admit_request *request,
+	const struct admit_facts *facts, struct verdict *v)
+{
+	const json_t *meta = json_object_get(request->object, "metadata"),
+		     *labels = json_object_get(meta, "labels");
+
+	if (!claim_has_annotations(annotations_of(request->object)) ||
+		json_object_get(labels, CLAIM_LIVE_LABEL))
+		return 0;
+	if (json_is_object(labels))
+		v->patch = json_pack("[{s:s, s:s, s:s}]", "op", "add", "path",
+			"/metadata/labels/divvy.gpu~1live", "value", "true");
+	else
+		v->patch = json_pack("[{s:s, s:s, s:{s:s}}]", "op", "add", "path",
+			"/metadata/labels", "value", CLAIM_LIVE_LABEL, "true");
+	return v->patch ? 0 : fail(&v->err, ENOMEM, "out of memory");
 }
 
 static int validate_device_class(const struct admit_rules *rules,
@@ -479,6 +502,7 @@ static const struct admit_path {
 	{"/validate/pods", ADMIT_NEEDS_NAMESPACE, validate_pod},
 	{"/validate/templates", ADMIT_NEEDS_NAMESPACE, validate_template},
 	{"/validate/objects", ADMIT_NEEDS_NAMESPACE, validate_object},
+	{"/mutate/claims", ADMIT_NEEDS_NOTHING, mutate_claim},
 	{"/validate/claims", ADMIT_NEEDS_NAMESPACE, validate_claim},
 	{"/validate/deviceclasses", ADMIT_NEEDS_NOTHING, validate_device_class},
 	{"/validate/gpunodes", ADMIT_NEEDS_POD, validate_own},

@@ -150,7 +150,7 @@ static int find_place(
 struct reader {
 	struct dra_claim *claim;
 	const struct dra_inventory *inventory;
-	const json_t *configs;
+	const json_t *configs, *annotations;
 	/* Sums by tenant and place. */
 	uint64_t permille[DRA_SHARES_MAX][SPEC_DEVICES_MAX];
 	bool is_whole[DRA_SHARES_MAX];
@@ -230,7 +230,7 @@ static int finish_tenant(struct reader *r, uint32_t index, struct error *err)
 				"each share its own device by a constraint with distinctAttribute",
 				t->request, (unsigned long long)permille[0],
 				(unsigned long long)permille[i]);
-	return claim_config_read(r->configs, &grant, &t->spec, err);
+	return claim_config_read(r->configs, r->annotations, &grant, &t->spec, err);
 }
 
 /* ---- the claim ---- */
@@ -303,7 +303,8 @@ int dra_claim_read(const json_t *object, const char *uid, const struct dra_inven
 	r = r < 0 ? r : read_pod(object, claim, err);
 	*reader = (struct reader){.claim = claim,
 		.inventory = inventory,
-		.configs = kube_json_at(object, "status", "allocation", "devices", "config", NULL)};
+		.configs = kube_json_at(object, "status", "allocation", "devices", "config", NULL),
+		.annotations = json_object_get(meta, "annotations")};
 	r = r < 0 ? r : read_results(reader, object, err);
 	if (r < 0)
 		return r;

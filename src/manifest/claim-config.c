@@ -246,6 +246,67 @@ static int apply_list(const json_t *configs, bool is_class, const struct request
 	return n;
 }
 
+/* ---- annotations ---- */
+
+static const enum field live_fields[] = {LIMIT, CLASS, PRIORITY};
+
+bool claim_has_annotations(const json_t *annotations)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)annotations, key, value)
+		if (str_has_prefix(str_from(key), STR(CLAIM_ANNOTATION)))
+			return true;
+	return false;
+}
+
+static int apply_annotation(const char *field, const json_t *value, struct spec *spec,
+	bool is_set[static FIELDS], struct error *err)
+{
+	struct error why;
+
+	for (size_t i = 0; i < ARRAY_SIZE(live_fields); i++) {
+		const enum field f = live_fields[i];
+		int r;
+
+		if (strcmp(field, fields[f]) != 0)
+			continue;
+		r = spec_set_value(spec, fields[f], json_string_value(value), false, &why);
+		is_set[f] = true;
+		return r < 0 ? fail(err, -r, "annotation " CLAIM_ANNOTATION "%s %s", field, why.msg)
+			     : 0;
+	}
+	for (size_t i = 0; i < FIELDS; i++)
+		if (!strcmp(field, fields[i]))
+			return fail(err, EINVAL,
+				"annotation " CLAIM_ANNOTATION
+				"%s: stays as long as the claim is allocated; create another "
+				"claim, or change limit, class or priority",
+				field);
+	return fail(err, EINVAL,
+		"annotation '" CLAIM_ANNOTATION
+		"%.63s': unknown on a claim; expected limit, class or priority",
+		field);
+}
+
+static int apply_annotations(
+	const json_t *annotations, struct spec *spec, bool is_set[static FIELDS], struct error *err)
+{
+	const char *key;
+	json_t *value;
+	int r = 0;
+
+	json_object_foreach((json_t *)annotations, key, value) {
+		struct str field = str_from(key);
+
+		if (r >= 0 && json_is_string(value) &&
+			str_skip_prefix(&field, STR(CLAIM_ANNOTATION)))
+			r = apply_annotation(field.p, value, spec, is_set, err);
+	}
+	return r;
+}
+
 /* ---- rules between class, claim and capacity ---- */
 
 /* A claim may only ask for less than what its class sets. */
@@ -318,8 +379,8 @@ static struct request_name request_name_of(const char *request)
 	return (struct request_name){request, request[n] ? request + n + 1 : "", n};
 }
 
-int claim_config_read(const json_t *configs, const struct claim_grant *grant, struct spec *ret_spec,
-	struct error *err)
+int claim_config_read(const json_t *configs, const json_t *annotations,
+	const struct claim_grant *grant, struct spec *ret_spec, struct error *err)
 {
 	const struct request_name request = request_name_of(grant->request);
 	bool has_class[FIELDS] = {false}, has_claim[FIELDS] = {false};
@@ -340,6 +401,7 @@ int claim_config_read(const json_t *configs, const struct claim_grant *grant, st
 		return r;
 	class = spec;
 	r = apply_list(configs, false, &request, &spec, has_claim, err);
+	r = r < 0 ? r : apply_annotations(annotations, &spec, has_claim, err);
 	if (r < 0)
 		return r;
 	r = check_bounds(&class, has_class, &spec, err);
@@ -356,7 +418,7 @@ int claim_config_read(const json_t *configs, const struct claim_grant *grant, st
 
 /* A claim whose requests are checked. */
 struct check {
-	const json_t *configs, *constraints;
+	const json_t *configs, *constraints, *annotations;
 	claim_request_fn *each;
 	void *data;
 };
@@ -411,6 +473,9 @@ static int check_exact(
 		return n;
 	if (!n && !q->is_ours)
 		return 0;
+	r = apply_annotations(check->annotations, &q->spec, is_set, err);
+	if (r < 0)
+		return r;
 	q->has_distinct = has_distinct(check->constraints, &name);
 	/* other drivers' classes have capacities of other names and units */
 	r = q->is_ours ? check_ours(exact, q, err) : 0;
@@ -452,12 +517,12 @@ static int check_request(const struct check *check, const json_t *request, struc
 	return 0;
 }
 
-int claim_config_check_claim(
-	const json_t *devices, claim_request_fn *each, void *data, struct error *err)
+int claim_config_check_claim(const json_t *devices, const json_t *annotations,
+	claim_request_fn *each, void *data, struct error *err)
 {
 	const json_t *requests = json_object_get(devices, "requests");
 	const struct check check = {json_object_get(devices, "config"),
-		json_object_get(devices, "constraints"), each, data};
+		json_object_get(devices, "constraints"), annotations, each, data};
 	bool is_set[FIELDS] = {false};
 	struct spec any;
 	int r;

@@ -7,8 +7,9 @@
  * gains nothing by them.
  *
  * Parameters of the class apply before those of the claim, each in the order of their list, and a
- * later value replaces an earlier one. Where the class sets limit, class or priority, the claim may
- * only ask for less. Pure; any thread.
+ * later value replaces an earlier one. The claim's annotations divvy.gpu/limit, class and priority
+ * come last, for all requests; unlike the parameters, they can change while the claim is allocated.
+ * Where the class sets limit, class or priority, the claim may only ask for less. Pure; any thread.
  */
 #ifndef MANIFEST_CLAIM_CONFIG_H
 #define MANIFEST_CLAIM_CONFIG_H
@@ -25,9 +26,11 @@
 #define CLAIM_KIND "ShareConfig"
 #define CLAIM_SHARE_CLASS "share.divvy.gpu" /* the DeviceClass of shares */
 #define CLAIM_WHOLE_CLASS "gpu.divvy.gpu"   /* the DeviceClass of whole devices */
-#define CLAIM_UUID "divvy.gpu/uuid"         /* the attribute by which devices differ */
-#define CLAIM_CAPACITY_SHARE "share"        /* in 1/1000 of a device */
-#define CLAIM_CAPACITY_MEMORY "memory"      /* in bytes */
+#define CLAIM_ANNOTATION "divvy.gpu/" /* prefix of the annotations that change a claim's tenants */
+#define CLAIM_LIVE_LABEL "divvy.gpu/live" /* of claims with such annotations, for divvyd's watch */
+#define CLAIM_UUID "divvy.gpu/uuid"       /* the attribute by which devices differ */
+#define CLAIM_CAPACITY_SHARE "share"      /* in 1/1000 of a device */
+#define CLAIM_CAPACITY_MEMORY "memory"    /* in bytes */
 
 /* The capacity of each device that an allocation gave to one request of a claim. */
 struct claim_capacity {
@@ -50,13 +53,17 @@ struct claim_grant {
 	struct claim_capacity capacity; /* of each device; all 0 if is_whole */
 };
 
+/* Whether the annotations (NULL: none) have one that may change the claim's tenants. */
+bool claim_has_annotations(const json_t *annotations);
+
 /*
  * Makes the finished spec of a request's tenant. `configs` is the list `devices.config` of the
- * allocation, NULL: empty. Entries for other drivers or requests are skipped. The spec's mode stays
- * auto. Returns 0; -EINVAL with a message that names the list's entry; -ENOMEM.
+ * allocation, and `annotations` are the claim's; NULL: empty. Entries for other drivers or requests
+ * are skipped. The spec's mode stays auto. Returns 0; -EINVAL with a message that names the list's
+ * entry or the annotation; -ENOMEM.
  */
-int claim_config_read(const json_t *configs, const struct claim_grant *grant, struct spec *ret_spec,
-	struct error *err);
+int claim_config_read(const json_t *configs, const json_t *annotations,
+	const struct claim_grant *grant, struct spec *ret_spec, struct error *err);
 
 /* A request of a claim that concerns divvy, as far as the claim alone tells. */
 struct claim_request {
@@ -75,12 +82,13 @@ struct claim_request {
 typedef int claim_request_fn(void *data, const struct claim_request *request, struct error *err);
 
 /*
- * Checks `spec.devices` of a ResourceClaim in any version of the API, and calls `each` for every
- * request of a class of divvy's, or to which parameters for divvy apply. Returns 0, the first error
- * of `each`, -EINVAL with a message for the claim's author, or -ENOMEM.
+ * Checks `spec.devices` of a ResourceClaim in any version of the API with the claim's annotations
+ * (NULL: none), and calls `each` for every request of a class of divvy's, or to which parameters
+ * for divvy apply. Returns 0, the first error of `each`, -EINVAL with a message for the claim's
+ * author, or -ENOMEM.
  */
-int claim_config_check_claim(
-	const json_t *devices, claim_request_fn *each, void *data, struct error *err);
+int claim_config_check_claim(const json_t *devices, const json_t *annotations,
+	claim_request_fn *each, void *data, struct error *err);
 
 /* Checks `spec` of a DeviceClass: its parameters for divvy. Returns 0, -EINVAL or -ENOMEM. */
 int claim_config_check_class(const json_t *spec, struct error *err);

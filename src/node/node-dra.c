@@ -189,6 +189,7 @@ static void on_prepared(void *data, int result, const struct error *err)
 	} else {
 		s->prepared->state = PREPARED_READY;
 		dra_tenants_report(dra, s->prepared->claim);
+		dra_live_look(dra, s->prepared);
 	}
 	node_status_touch(dra->node);
 	step_end(s);
@@ -541,6 +542,7 @@ int node_dra_new(struct node *node, struct error *err)
 	node->agent->may_share = may_share;
 	node->agent->may_share_data = node;
 	r = dra_slices_new(dra, err);
+	r = r < 0 ? r : dra_live_new(dra, err);
 	return r < 0 ? r : start_driver(dra, err);
 }
 
@@ -602,6 +604,7 @@ void node_dra_free(struct node *node)
 	node->agent->may_share = NULL;
 	dra_plugin_free(dra->plugin);
 	dra_slices_free(dra->slices);
+	dra_live_free(dra);
 	while ((p = dra->claims))
 		dra_forget(dra, p);
 	free(dra);

@@ -21,9 +21,10 @@ struct dra_prepared {
 	UT_hash_handle hh; /* in dra->claims, by UID */
 	struct dra_claim *claim;
 	enum dra_prepared_state state;
-	bool is_busy;      /* a job of the disk worker refers to it */
-	uint32_t n_missed; /* node-dra-sweep.c: answers in a row that the claim is gone */
-	uint64_t swept_ns; /* time of the last such question */
+	bool is_busy;        /* a job of the disk worker refers to it */
+	uint32_t n_missed;   /* node-dra-sweep.c: answers in a row that the claim is gone */
+	uint64_t swept_ns;   /* time of the last such question */
+	char rejection[256]; /* node-dra-live.c: last reported reason for an unchanged tenant */
 };
 
 struct dra_op;  /* node-dra.c: a request of the kubelet */
@@ -38,6 +39,7 @@ struct dra {
 	LIST_HEAD(, dra_op) ops;
 	struct journal *journal;
 	struct dra_slices *slices; /* node-dra-slice.c */
+	struct kube_cache *live;   /* node-dra-live.c */
 	/* node-dra-files.c: number of slots that have files, and the job for the next slot's */
 	uint32_t n_warm;
 	struct slot_files *warming;
@@ -117,6 +119,14 @@ void dra_tenants_report(struct dra *dra, const struct dra_claim *claim);
  * tenants of claims that are not prepared. Blocks.
  */
 void dra_tenants_resume(struct dra *dra);
+
+/* ---- node-dra-live.c ---- */
+
+/* Follows the claims whose annotations change their tenants. */
+int dra_live_new(struct dra *dra, struct error *err);
+void dra_live_free(struct dra *dra);
+/* Call when a claim is ready: its annotations may have changed since it was read. */
+void dra_live_look(struct dra *dra, struct dra_prepared *prepared);
 
 /* ---- node-dra-sweep.c ---- */
 

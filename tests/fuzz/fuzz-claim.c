@@ -58,12 +58,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	grant.capacity.share_permille = (uint32_t)number(&line, SPEC_SHARE_ONE);
 	grant.capacity.memory_bytes = number(&line, INT64_MAX);
 	grant.is_whole = !grant.capacity.share_permille;
-	r = claim_config_read(json_object_get(devices, "config"), &grant, &spec, &err);
+	r = claim_config_read(json_object_get(devices, "config"),
+		json_object_get(devices, "annotations"), &grant, &spec, &err);
 	FUZZ_CHECK(r == 0 || err.msg[0]);
 	if (r == 0)
 		check_spec(&grant, &spec);
 	err.msg[0] = '\0';
-	r = claim_config_check_claim(devices, look, &n_requests, &err);
+	r = claim_config_check_claim(
+		devices, json_object_get(devices, "annotations"), look, &n_requests, &err);
 	FUZZ_CHECK(r == 0 || err.msg[0]);
 	claim_config_check_class(devices, NULL);
 	if (claim_capacity_read(json_object_get(devices, "capacity"), &capacity, NULL) == 0)

@@ -73,6 +73,43 @@ def a_share_has_its_parameters():
         assert daemon.tenant("claim-share", "gpu")["memoryBytes"] == [8 * GIB], daemon.tenants()
 
 
+def annotations_change_a_running_claim():
+    """By the commands of docs/dra.md, as the webhook and divvyd's rights allow it."""
+    with applied("share") as found:
+        [tenant] = found.values()
+        space = tenant["pod"]["namespace"]
+        name = tenant["pod"]["claim"]
+
+        def annotate(*values, check=True):
+            return cluster.kubectl("-n", space, "annotate", "--overwrite", "resourceclaim", name, *values, check=check)
+
+        def becomes(**wanted):
+            def is_so():
+                (spec,) = [t["spec"] for t in mine(space)]
+                return all(spec[key] == value for key, value in wanted.items())
+
+            wait_for(is_so, f"the tenant has {wanted}", 60)
+
+        annotate("divvy.gpu/limit=0.4", "divvy.gpu/class=standard")
+        becomes(limit_permille=400, **{"class": "standard"})
+        assert [t["id"] for t in mine(space)] == [tenant["id"]], "the same tenant"
+        assert tenant["processes"] and processes(space) == 1, "its program runs on"
+        wait_for(lambda: "ResizeAccepted" in events_of_pods(space), "the pod has an Event")
+        for wrong, why in (
+            ("divvy.gpu/limit=0.2", "limit"),
+            ("divvy.gpu/memory=1Gi", "stays as long as the claim is allocated"),
+            ("divvy.gpu/priority=101", "expected 0 to 100"),
+        ):
+            done = annotate(wrong, check=False)
+            assert done.returncode and why in done.stderr, (wrong, done.stderr)
+        annotate("divvy.gpu/limit-", "divvy.gpu/class-")
+        becomes(limit_permille=600, **{"class": "latency"})
+
+
+def events_of_pods(space):
+    return {e["reason"] for e in cluster.get(f"/api/v1/namespaces/{space}/events")["items"]}
+
+
 def two_containers_are_one_tenant():
     with applied("two-containers") as found:
         [tenant] = found.values()
@@ -140,6 +177,7 @@ def the_node_moves_to_the_device_plugin_and_back():
 
 TESTS = [
     a_share_has_its_parameters,
+    annotations_change_a_running_claim,
     two_containers_are_one_tenant,
     two_requests_are_two_tenants,
     two_halves_are_one_tenant,
@@ -151,7 +189,7 @@ TESTS = [
 
 if own_minor() < OLDEST:
     skip_all(f"Kubernetes 1.{own_minor()} has no consumable capacity")
-assert len(TESTS) == 1 + len(list(EXAMPLES.glob("*.yaml"))), "each example has a test"
+assert len(TESTS) == 2 + len(list(EXAMPLES.glob("*.yaml"))), "each example has a test"
 with open_cluster("kcm", "sched", "node", own=NODE_OF_OURS) as cluster:
     daemon = install()
     main(*TESTS)

@@ -113,11 +113,13 @@ def overlay_for_tests_differs_in_nothing_else():
 
 def overlay_for_claims_differs_in_nothing_else():
     made, shipped = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/dra")))), base()
-    configuration = ("ValidatingWebhookConfiguration", "", "divvy")
-    n = len(shipped[configuration]["webhooks"])
-    added = made[configuration]["webhooks"][n:]
-    made[configuration]["webhooks"] = made[configuration]["webhooks"][:n]
-    assert [h["name"] for h in added] == ["claims.divvy.gpu", "claimtemplates.divvy.gpu", "deviceclasses.divvy.gpu"]
+    added = []
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        n = len(shipped[kind, "", "divvy"]["webhooks"])
+        added += made[kind, "", "divvy"]["webhooks"][n:]
+        made[kind, "", "divvy"]["webhooks"] = made[kind, "", "divvy"]["webhooks"][:n]
+    names = ["claims.mutate.divvy.gpu", "claims.divvy.gpu", "claimtemplates.divvy.gpu", "deviceclasses.divvy.gpu"]
+    assert [h["name"] for h in added] == names, added
     for hook in added:
         assert {g for r in hook["rules"] for g in r["apiGroups"]} == {"resource.k8s.io"} and hook["matchConditions"]
     classes = {("DeviceClass", f"{name}.divvy.gpu") for name in ("share", "gpu", "mig")}

@@ -158,6 +158,12 @@ class DraRig(Rig):
         )
         return [SPACE, name, claim["metadata"]["uid"]]
 
+    def annotate(self, name, **values):
+        """Changes annotations of the claim, with the label that the webhook adds: limit="0.5", or None."""
+        annotations = {f"divvy.gpu/{key}": value for key, value in values.items()}
+        meta = {"annotations": annotations, "labels": {"divvy.gpu/live": "true"}}
+        self.api.store.update(f"{CLAIMS}/{name}", {"metadata": meta})
+
     # ---- the kubelet
 
     def register(self, *versions, at="kubelet/plugins_registry"):

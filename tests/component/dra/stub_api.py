@@ -159,9 +159,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path, query, _ = self.begin()
         selectors = [s.split("=", 1) for s in query.get("fieldSelector", "").split(",") if "=" in s]
+        label = query.get("labelSelector")  # a label that has to be there
 
         def wanted(obj):
-            return all(str(field(obj, key)) == value for key, value in selectors)
+            labels = obj["metadata"].get("labels") or {}
+            return all(str(field(obj, key)) == value for key, value in selectors) and (not label or label in labels)
 
         if query.get("watch") in ("1", "true"):
             self.watch(path, int(query.get("resourceVersion") or 0), wanted)

@@ -171,6 +171,66 @@ def a_kubelet_of_another_version_is_reported():
         assert not rig.published(), rig.published()
 
 
+def spec_of(rig, name):
+    """(limit, class, priority) of the claim's only tenant."""
+    (spec,) = [t["spec"] for t in rig.tenants() if t["pod"]["claim"] == name]
+    return spec["limit_permille"], spec["class"], spec["priority"]
+
+
+def becomes(rig, name, *values):
+    wait_for(lambda: spec_of(rig, name) == values, f"{name} has {values}")
+
+
+def annotations_change_a_running_tenant():
+    with DraRig() as rig:
+        bound = {"apiVersion": "divvy.gpu/v1", "kind": "ShareConfig", "limit": 0.8}
+        opaque = {"source": "FromClass", "opaque": {"driver": "divvy.gpu", "parameters": bound}}
+        claim = rig.claim("live", 300, "8Gi", config=[opaque])
+        rig.ask_ok("prepare", *claim)
+        tenant = rig.tenants()[0]["id"]
+        becomes(rig, "live", 800, "standard", 50)
+        rig.annotate("live", limit="0.5", priority="70")
+        becomes(rig, "live", 500, "standard", 70)
+        rig.annotate("live", **{"class": "latency"})
+        becomes(rig, "live", 500, "latency", 70)
+        # beyond what the class allows, below the request, and what no change can give
+        for wrong, why in (
+            ({"limit": "0.9"}, "at most 0.8"),
+            ({"limit": "0.2"}, "limit"),
+            ({"memory": "9Gi"}, "stays"),
+        ):
+            rig.annotate("live", **wrong)
+            wait_for(lambda w=why: "is not changed" in rig.log() and w in rig.log(), f"a refusal with {why}")
+            assert spec_of(rig, "live") == (500, "latency", 70), rig.tenants()
+            rig.annotate("live", limit="0.5", memory=None)
+        rig.daemon.kill()
+        rig.daemon.wait()
+        rig.annotate("live", limit="0.6")  # while no divvyd runs
+        rig.restart()
+        becomes(rig, "live", 600, "latency", 70)
+        assert [t["id"] for t in rig.tenants()] == [tenant], rig.tenants()
+        rig.annotate("live", limit=None, priority=None, **{"class": None})
+        becomes(rig, "live", 800, "standard", 50)
+        assert rig.checkpoint()[0]["tenants"][0]["spec"], rig.checkpoint()
+        rig.ask_ok("unprepare", *claim)
+        rig.annotate("live", limit="0.4")  # nobody has the claim
+        rig.ask_ok("prepare", *claim)
+        becomes(rig, "live", 400, "standard", 50)
+
+
+def a_change_outlives_a_restart_without_the_api_server():
+    with DraRig() as rig:
+        rig.ask_ok("prepare", *rig.claim("live", 300, "8Gi"))
+        rig.annotate("live", limit="0.4")
+        becomes(rig, "live", 400, "standard", 50)
+        rig.daemon.kill()
+        rig.daemon.wait()
+        os.unlink(os.path.join(rig.dir, "state"))  # as after a reboot: the checkpoint alone has the tenant
+        rig.api.store.is_away = True
+        rig.start("--simulate", "1xH200-141Gi")
+        becomes(rig, "live", 400, "standard", 50)
+
+
 def no_more_shares_than_slots_are_offered():
     """A node has 4,096 slots. With more than four devices, the smallest share grows, so that claims never need more slots."""
     for n, smallest in ((4, "1"), (8, "2")):
@@ -193,4 +253,6 @@ main(
     a_kubelet_without_v1_is_served,
     a_kubelet_of_another_version_is_reported,
     no_more_shares_than_slots_are_offered,
+    annotations_change_a_running_tenant,
+    a_change_outlives_a_restart_without_the_api_server,
 )

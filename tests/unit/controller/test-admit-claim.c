@@ -31,8 +31,8 @@
 static const struct admit_rules rules = {
 	.scheduler_name = "divvy-scheduler", .ns = "divvy-system", .lease_ns = "divvy-node-lease"};
 
-static json_t *claim_answer(
-	const char *resource, const char *policy, const char *object, const char *old)
+static json_t *claim_answer_at(const char *path_name, const char *resource, const char *policy,
+	const char *object, const char *old)
 {
 	_cleanup_json_ json_t *limits = policy ? unit_json(policy) : NULL, *new = unit_json(object),
 			      *was = old ? unit_json(old) : NULL;
@@ -44,18 +44,26 @@ static json_t *claim_answer(
 		strcmp(resource, CLASSES) ? "ns1" : "", "object", new, "oldObject", was);
 	const json_t *policies[] = {limits};
 	const struct admit_facts facts = {.ns = {NULL, policies, limits ? 1 : 0}};
-	const struct admit_path *path = admit_path_find(
-		strcmp(resource, CLASSES) ? "/validate/claims" : "/validate/deviceclasses");
+	const struct admit_path *path = admit_path_find(path_name ? path_name
+			: strcmp(resource, CLASSES)               ? "/validate/claims"
+								  : "/validate/deviceclasses");
 	struct admit_request request;
 	json_t *out;
 
 	assert_non_null(review);
 	assert_ok(admit_parse(review, &request, NULL));
 	assert_int_equal(admit_needs(path, &rules, &request),
-		strcmp(resource, CLASSES) ? ADMIT_NEEDS_NAMESPACE : ADMIT_NEEDS_NOTHING);
+		strcmp(resource, CLASSES) && !path_name ? ADMIT_NEEDS_NAMESPACE
+							: ADMIT_NEEDS_NOTHING);
 	out = admit_answer(path, &rules, &request, &facts);
 	assert_non_null(out);
 	return out;
+}
+
+static json_t *claim_answer(
+	const char *resource, const char *policy, const char *object, const char *old)
+{
+	return claim_answer_at(NULL, resource, policy, object, old);
 }
 
 static const char *message_of(const json_t *review)
@@ -150,4 +158,56 @@ static void an_unchanged_claim_passes(void **state)
 	assert_contains(message_of(changed), "class latency");
 }
 
-UNIT_MAIN(UNIT(claims_are_judged), UNIT(an_unchanged_claim_passes))
+#define ANNOTATED(annotations, labels) \
+	"{'metadata':{'annotations':{" annotations "}" labels "},'spec':{'devices':{" HALF "}}}"
+#define LATENCY "'divvy.gpu/class':'latency'"
+
+static void annotations_are_judged(void **state)
+{
+	static const struct {
+		const char *policy, *object, *old, *says;
+	} changes[] = {
+		{NULL, ANNOTATED(LATENCY, ""), NULL, ""},
+		{NULL, ANNOTATED(LATENCY, ""), ANNOTATED("", ""), ""},
+		{"{'classes':['standard']}", ANNOTATED(LATENCY, ""), ANNOTATED("", ""),
+			"class latency: the policy of this namespace allows standard"},
+		/* unchanged annotations pass, whatever a later policy says */
+		{"{'classes':['standard']}", ANNOTATED(LATENCY, ",'labels':{'a':'b'}"),
+			ANNOTATED(LATENCY, ""), ""},
+		{"{'classes':['standard']}", ANNOTATED("", ""), ANNOTATED(LATENCY, ""), ""},
+		{NULL, ANNOTATED("'divvy.gpu/limit':'0.4'", ""), ANNOTATED("", ""),
+			"request 'gpu': limit"},
+		{NULL, ANNOTATED("'divvy.gpu/memory':'1Gi'", ""), ANNOTATED("", ""),
+			"annotation divvy.gpu/memory: stays"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+		_cleanup_json_ json_t *got = claim_answer(
+			CLAIMS, changes[i].policy, changes[i].object, changes[i].old);
+
+		if (json_is_true(kube_json_at(got, "response", "allowed", NULL)) !=
+				!changes[i].says[0] ||
+			!strstr(message_of(got), changes[i].says))
+			fail_msg("%s: '%s'", changes[i].object, message_of(got));
+	}
+}
+
+static bool gets_label(const char *object)
+{
+	_cleanup_json_ json_t *got = claim_answer_at(
+		"/mutate/claims", CLAIMS, NULL, object, ANNOTATED("", ""));
+
+	assert_true(json_is_true(kube_json_at(got, "response", "allowed", NULL)));
+	return kube_json_at(got, "response", "patch", NULL) != NULL;
+}
+
+static void annotated_claims_get_a_label(void **state)
+{
+	assert_true(gets_label(ANNOTATED(LATENCY, "")));
+	assert_true(gets_label(ANNOTATED(LATENCY, ",'labels':{'a':'b'}")));
+	assert_false(gets_label(ANNOTATED(LATENCY, ",'labels':{'divvy.gpu/live':'true'}")));
+	assert_false(gets_label(ANNOTATED("'other.example/class':'x'", "")));
+}
+
+UNIT_MAIN(UNIT(claims_are_judged), UNIT(an_unchanged_claim_passes), UNIT(annotations_are_judged),
+	UNIT(annotated_claims_get_a_label))

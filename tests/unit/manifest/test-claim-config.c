@@ -29,7 +29,7 @@ static int claim_read(
 {
 	_cleanup_json_ json_t *configs = unit_json(list);
 
-	return claim_config_read(configs, grant, ret_spec, err);
+	return claim_config_read(configs, NULL, grant, ret_spec, err);
 }
 
 static struct spec claim_good(const char *list, const struct claim_grant *grant)
@@ -47,7 +47,7 @@ static void the_capacity_is_request_and_memory(void **state)
 	struct spec spec;
 	struct error err;
 
-	assert_ok(claim_config_read(NULL, &a_share, &spec, &err));
+	assert_ok(claim_config_read(NULL, NULL, &a_share, &spec, &err));
 	assert_int_equal(spec.request, 300);
 	assert_int_equal(spec.limit, 1000);
 	assert_int_equal(spec.count, 1);
@@ -190,7 +190,7 @@ static void a_grant_without_capacity_is_refused(void **state)
 	struct spec spec;
 
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
-		assert_int_equal(claim_config_read(NULL, &wrong[i], &spec, NULL), -EINVAL);
+		assert_int_equal(claim_config_read(NULL, NULL, &wrong[i], &spec, NULL), -EINVAL);
 }
 
 static const struct {
@@ -210,6 +210,51 @@ static const struct {
 	{"{'memory':'0'}", {0}, "capacity memory '0'"},
 	{"{'shares':'1'}", {0}, "capacity 'shares': unknown; expected share or memory"},
 };
+
+/* ---- annotations ---- */
+
+static void annotations_come_last(void **state)
+{
+	_cleanup_json_ json_t *configs = unit_json("[" CLASS(
+		",'limit':0.8,'priority':60") "," CLAIM(",'limit':0.4,'class':'latency'") "]");
+	static const struct {
+		const char *annotations, *sentence;
+		uint32_t limit, priority;
+		enum spec_class class;
+	} cases[] = {
+		{"{}", NULL, 400, 60, SPEC_LATENCY},
+		{"{'other.example/limit':'x'}", NULL, 400, 60, SPEC_LATENCY},
+		{"{'divvy.gpu/limit':'0.7'}", NULL, 700, 60, SPEC_LATENCY},
+		{"{'divvy.gpu/class':'standard','divvy.gpu/priority':'10'}", NULL, 400, 10,
+			SPEC_STANDARD},
+		{"{'divvy.gpu/limit':'0.9'}", "allows at most 0.8", 0, 0, 0},
+		{"{'divvy.gpu/priority':'61'}", "allows 0 to 60", 0, 0, 0},
+		{"{'divvy.gpu/limit':'0.2'}", "limit", 0, 0, 0}, /* below the request */
+		{"{'divvy.gpu/limit':'x'}", "annotation divvy.gpu/limit 'x'", 0, 0, 0},
+		{"{'divvy.gpu/memory':'1Gi'}", "divvy.gpu/memory: stays as long", 0, 0, 0},
+		{"{'divvy.gpu/request':'0.3'}", "divvy.gpu/request: stays as long", 0, 0, 0},
+		{"{'divvy.gpu/limits':'1'}", "'divvy.gpu/limits': unknown on a claim", 0, 0, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_json_ json_t *annotations = unit_json(cases[i].annotations);
+		struct spec spec;
+		struct error err = {0};
+		int r = claim_config_read(configs, annotations, &a_share, &spec, &err);
+
+		if (cases[i].sentence) {
+			assert_int_equal(r, -EINVAL);
+			assert_contains(err.msg, cases[i].sentence);
+			continue;
+		}
+		if (r < 0)
+			fail_msg("%s: %s", cases[i].annotations, err.msg);
+		assert_int_equal(spec.limit, cases[i].limit);
+		assert_int_equal(spec.priority, cases[i].priority);
+		assert_int_equal(spec.class, cases[i].class);
+		assert_int_equal(spec.request, 300);
+	}
+}
 
 static void capacity_is_read(void **state)
 {
@@ -287,7 +332,7 @@ static void claims_are_checked(void **state)
 		_cleanup_json_ json_t *devices = unit_json(claims[i].devices);
 		_cleanup_buf_ struct buf found = BUF_INIT(1024);
 		struct error err = {0};
-		const int r = claim_config_check_claim(devices, note, &found, &err);
+		const int r = claim_config_check_claim(devices, NULL, note, &found, &err);
 
 		if (r != (claims[i].message ? -EINVAL : 0) ||
 			!strstr(err.msg, claims[i].message ? claims[i].message : "") ||
@@ -331,5 +376,5 @@ static void classes_are_checked(void **state)
 UNIT_MAIN(UNIT(the_capacity_is_request_and_memory), UNIT(parameters_set_the_rest),
 	UNIT(several_devices_are_one_spec), UNIT(entries_apply_in_order),
 	UNIT(wrong_parameters_are_named), UNIT(a_grant_without_capacity_is_refused),
-	UNIT(capacity_is_read), UNIT(claims_are_checked), UNIT(each_field_of_a_spec_has_a_place),
-	UNIT(classes_are_checked))
+	UNIT(annotations_come_last), UNIT(capacity_is_read), UNIT(claims_are_checked),
+	UNIT(each_field_of_a_spec_has_a_place), UNIT(classes_are_checked))
