@@ -6,7 +6,7 @@ import re
 import time
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-WRITES = ("POST", "PUT", "PATCH", "DELETE")
+WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
 
 
 def memory_mib(pid, field="VmHWM"):

@@ -196,7 +196,7 @@ def measure_prepare(cluster, daemon):
 
 
 def measure_idle(cluster):
-    time.sleep(10)  # what the claims have caused is written
+    time.sleep(10)  # what the start has caused is written
     used = Used(cluster)
     time.sleep(IDLE_S)
     wrote = {
@@ -242,10 +242,10 @@ def measure_node():
             wrote = {k: n - before.get(k, 0) for k, n in written(cluster).items() if "resourceslices" in k}
             RESULTS.add(SCALE[3], sum(wrote.values()), "<= 2", 1, f"writes of slices to publish a node: {wrote}")
         start_nothing(cluster)
-        if RESULTS.wants(*NODE[:2]):
-            measure_prepare(cluster, daemon)
         if RESULTS.wants(NODE[2]):
             measure_idle(cluster)
+        if RESULTS.wants(*NODE[:2]):
+            measure_prepare(cluster, daemon)
         if RESULTS.wants(*SCALE[:3]):
             kube_scheduler.start(cluster)
             with Scheduled(cluster) as rig:

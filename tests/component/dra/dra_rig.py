@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ PODS = f"/api/v1/namespaces/{SPACE}/pods"
 GPUNODE = f"/apis/divvy.gpu/v1/gpunodes/{NODE}"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 SKIPPED = 77
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the exit ends all that was started
 KNOWN = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
