@@ -23,7 +23,7 @@ import claims
 import kube_scheduler
 import shipped
 from api_load import Used, memory_mib, written
-from cluster import NODE_OF_OURS, SKIP, Skip, open_cluster, own_minor, skip_all, wait_for
+from cluster import NODE_OF_OURS, SKIP, Skip, open_cluster, own_minor, patience, skip_all, wait_for
 from divvyd import BUILD, Daemon, bound_account, install
 from dra import OLDEST, SLICES, claims_path, create_claim, install_driver, published, share
 from manifests import overlay_of_claims
@@ -158,7 +158,7 @@ def allocated(cluster, name, driver="divvy.gpu", **result):
 
 
 def ask(cluster, driver, *words):
-    return cluster.node.enter(ASK, f"{PLUGINS}/{driver}", *words, timeout=600).stdout
+    return cluster.node.enter(ASK, f"{PLUGINS}/{driver}", *words, timeout=patience(600)).stdout
 
 
 def cycles(cluster, driver, n, claim):
