@@ -53,12 +53,19 @@ static int code_make_file(const struct cu_module *module)
 	return TAKE_FD(fd);
 }
 
-/* The engine's message begins with "line N: ". */
+/*
+ * The engine's message begins with "line N: ". Libraries load their code at their first use, when
+ * the program's buffer for the log may be gone, and many programs give no buffer.
+ */
 static void code_write_log(const struct cu_jit *jit, const char *text)
 {
 	struct image_log log = {0};
 	char *end;
 
+	if (!jit || !jit->error) {
+		fprintf(stderr, "divvy: the simulated GPU does not load a module: %s\n", text);
+		return;
+	}
 	if (strncmp(text, "line ", 5) == 0) {
 		log.line = (uint32_t)strtoul(text + 5, &end, 10);
 		text = strncmp(end, ": ", 2) == 0 ? end + 2 : end;
