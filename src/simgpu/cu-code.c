@@ -41,8 +41,7 @@ static int code_make_file(const struct cu_module *module)
 	if (fd < 0 || !code_write(fd, &head, sizeof(head)))
 		return -1;
 	for (size_t i = 0; i < image->n_globals; i++)
-		if (!code_write_name(
-			    fd, image->globals[i].name, module->globals + module->offsets[i]))
+		if (!code_write_name(fd, image->globals[i].name, module->addresses[i]))
 			return -1;
 	for (size_t i = 0; i < image->n_kernels; i++)
 		if (!code_write_name(fd, image->kernels[i].name, 0))

@@ -64,6 +64,7 @@ struct image_global {
 	uint64_t align;
 	uint8_t *init; /* `size` bytes of initial values; NULL: zeros */
 	int is_const;
+	int is_managed; /* the host reads and writes the variable by the same address */
 };
 
 struct image {

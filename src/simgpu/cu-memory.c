@@ -108,8 +108,8 @@ CUresult simgpu_cuMemAllocPitch_v2(struct cu_context *ctx, CUdeviceptr *dptr, si
 	return CUDA_SUCCESS;
 }
 
-CUresult simgpu_cuMemAllocManaged(
-	struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+CUresult cu_memory_alloc_managed(
+	struct cu_context *context, uint64_t bytes, unsigned int flags, uint64_t *ret_address)
 {
 	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_ALLOC, .kind = SIMGPU_MEM_MANAGED};
 	_cleanup_close_ int fd = -1;
@@ -117,21 +117,31 @@ CUresult simgpu_cuMemAllocManaged(
 	struct cu_range *range;
 	void *at;
 
-	request.context = ctx->slot;
-	request.arg[0] = bytesize;
+	request.context = context->slot;
+	request.arg[0] = bytes;
 	CU_TRY(cu_call_fd(&request, -1, &reply, &fd));
-	at = mmap((void *)(uintptr_t)reply.ptr, page_round(bytesize), PROT_READ | PROT_WRITE,
+	at = mmap((void *)(uintptr_t)reply.ptr, page_round(bytes), PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	if (at != (void *)(uintptr_t)reply.ptr) {
 		/* The program already uses this address. */
 		if (at != MAP_FAILED)
-			munmap(at, page_round(bytesize));
+			munmap(at, page_round(bytes));
 		free_address(reply.ptr);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	CU_TRY(add_range(ctx, CU_MEM_MANAGED, reply.ptr, bytesize, &range));
+	CU_TRY(add_range(context, CU_MEM_MANAGED, reply.ptr, bytes, &range));
 	range->flags = flags;
-	*dptr = reply.ptr;
+	*ret_address = reply.ptr;
+	return CUDA_SUCCESS;
+}
+
+CUresult simgpu_cuMemAllocManaged(
+	struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+	uint64_t address;
+
+	CU_TRY(cu_memory_alloc_managed(ctx, bytesize, flags, &address));
+	*dptr = address;
 	return CUDA_SUCCESS;
 }
 
@@ -144,6 +154,15 @@ static void drop_range(struct cu_range *range)
 		range->pool->freed = true;
 	}
 	cu_range_remove(&cu.device_memory, range);
+}
+
+void cu_memory_free_managed(struct cu_context *context, uint64_t address)
+{
+	struct cu_range *range = cu_range_find(&cu.device_memory, address);
+
+	if (range && range->base == address && range->kind == CU_MEM_MANAGED &&
+		range->context == context && free_address(address) == CUDA_SUCCESS)
+		drop_range(range);
 }
 
 CUresult simgpu_cuMemFree_v2(struct cu_context *ctx, CUdeviceptr dptr)

@@ -4,7 +4,7 @@
  *
  * A module belongs to a context. A library belongs to no context, and loads a module into each
  * context that uses the library. Both share the parsed image. A module's variables are one block of
- * device memory.
+ * device memory; each managed variable is an allocation of its own.
  */
 #include "simgpu/cu.h"
 
@@ -127,50 +127,115 @@ CUresult cu_write_memory(struct cu_context *context, uint64_t address, const voi
 	return r;
 }
 
+/* For pointer queries, each variable counts as an allocation. */
+static CUresult add_variable_range(struct cu_module *module, uint64_t address, uint64_t bytes)
+{
+	struct cu_range *range = cu_range_add(&cu.device_memory, address, bytes);
+
+	CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
+	range->kind = CU_MEM_GLOBAL;
+	range->context = module->context;
+	range->device = module->context->device;
+	return CUDA_SUCCESS;
+}
+
+/* The address of a managed variable in any context's module of the library. 0: not loaded yet. */
+static uint64_t find_managed(
+	const struct cu_library *library, const char *name, const struct image_global **ret_global)
+{
+	for (size_t c = 0; c < ARRAY_SIZE(cu.contexts); c++) {
+		if (!cu.contexts[c])
+			continue;
+		CU_LIST_EACH(struct cu_module, link, &cu.contexts[c]->modules, module)
+		{
+			const struct image *image = &module->image->image;
+
+			if (module->library != library || !module->addresses)
+				continue;
+			for (size_t i = 0; i < image->n_globals; i++)
+				if (image->globals[i].is_managed && module->addresses[i] &&
+					!strcmp(image->globals[i].name, name)) {
+					*ret_global = &image->globals[i];
+					return module->addresses[i];
+				}
+		}
+	}
+	return 0;
+}
+
+/* All contexts' modules of a library share its managed variables. */
+static CUresult make_managed(struct cu_module *module, size_t i)
+{
+	const struct image_global *global = &module->image->image.globals[i], *found;
+	uint64_t address = module->library ? find_managed(module->library, global->name, &found)
+					   : 0;
+
+	if (!address) {
+		CU_TRY(cu_memory_alloc_managed(module->context, global->size ? global->size : 1,
+			CU_MEM_ATTACH_GLOBAL, &address));
+		if (global->init)
+			memcpy((void *)(uintptr_t)address, global->init, global->size);
+	}
+	module->addresses[i] = address;
+	return CUDA_SUCCESS;
+}
+
+/* Places the variables that are not managed in a block. Returns its size. */
+static uint64_t place_globals(struct cu_module *module, bool *ret_zero)
+{
+	const struct image *image = &module->image->image;
+	uint64_t bytes = 0;
+
+	*ret_zero = true;
+	for (size_t i = 0; i < image->n_globals; i++) {
+		const struct image_global *global = &image->globals[i];
+		const uint64_t align = global->align < 256 ? 256 : global->align;
+
+		if (global->is_managed)
+			continue;
+		bytes = (bytes + align - 1) & ~(align - 1);
+		module->addresses[i] = bytes;
+		bytes += global->size;
+		*ret_zero = *ret_zero && !global->init;
+	}
+	return bytes ? bytes : 1;
+}
+
 static CUresult make_globals(struct cu_module *module)
 {
 	const struct image *image = &module->image->image;
 	_cleanup_free_ uint8_t *block = NULL;
-	struct cu_range *range;
-	uint64_t bytes = 0;
-	bool zero = true;
+	uint64_t bytes;
+	bool zero;
 
 	if (image->n_globals == 0)
 		return CUDA_SUCCESS;
-	module->offsets = calloc(image->n_globals, sizeof(*module->offsets));
-	CU_CHECK(module->offsets, CUDA_ERROR_OUT_OF_MEMORY);
-	for (size_t i = 0; i < image->n_globals; i++) {
-		uint64_t align = image->globals[i].align < 256 ? 256 : image->globals[i].align;
-
-		bytes = (bytes + align - 1) & ~(align - 1);
-		module->offsets[i] = bytes;
-		CU_CHECK(image->globals[i].size < 1ull << 40, CUDA_ERROR_OUT_OF_MEMORY);
-		bytes += image->globals[i].size;
-		zero = zero && !image->globals[i].init;
-	}
-	if (bytes == 0)
-		bytes = 1;
-	CU_TRY(cu_memory_alloc(module->context, SIMGPU_MEM_GLOBAL, bytes, &module->globals));
-	/* For pointer queries, each variable counts as an allocation. */
-	for (size_t i = 0; i < image->n_globals; i++) {
-		if (image->globals[i].size == 0)
-			continue;
-		range = cu_range_add(&cu.device_memory, module->globals + module->offsets[i],
-			image->globals[i].size);
-		CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
-		range->kind = CU_MEM_GLOBAL;
-		range->context = module->context;
-		range->device = module->context->device;
-	}
-	if (zero)
-		return CUDA_SUCCESS;
-	block = calloc(1, bytes);
-	CU_CHECK(block, CUDA_ERROR_OUT_OF_MEMORY);
+	module->addresses = calloc(image->n_globals, sizeof(*module->addresses));
+	CU_CHECK(module->addresses, CUDA_ERROR_OUT_OF_MEMORY);
 	for (size_t i = 0; i < image->n_globals; i++)
-		if (image->globals[i].init)
-			memcpy(block + module->offsets[i], image->globals[i].init,
-				image->globals[i].size);
-	return cu_write_memory(module->context, module->globals, block, bytes);
+		CU_CHECK(image->globals[i].size < 1ull << 40, CUDA_ERROR_OUT_OF_MEMORY);
+	for (size_t i = 0; i < image->n_globals; i++)
+		if (image->globals[i].is_managed)
+			CU_TRY(make_managed(module, i));
+	bytes = place_globals(module, &zero);
+	CU_TRY(cu_memory_alloc(module->context, SIMGPU_MEM_GLOBAL, bytes, &module->globals));
+	if (!zero) {
+		block = calloc(1, bytes);
+		CU_CHECK(block, CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	for (size_t i = 0; i < image->n_globals; i++) {
+		const struct image_global *global = &image->globals[i];
+
+		if (global->is_managed)
+			continue;
+		if (global->init)
+			memcpy(block + module->addresses[i], global->init, global->size);
+		module->addresses[i] += module->globals;
+		if (global->size)
+			CU_TRY(add_variable_range(module, module->addresses[i], global->size));
+	}
+	return zero ? CUDA_SUCCESS
+		    : cu_write_memory(module->context, module->globals, block, bytes);
 }
 
 static void free_globals(struct cu_module *module)
@@ -178,16 +243,16 @@ static void free_globals(struct cu_module *module)
 	struct simgpu_request request = {.type = SIMGPU_MSG_MEM_FREE, .ptr = module->globals};
 	struct simgpu_reply reply;
 
-	if (module->globals == 0)
-		return;
-	for (size_t i = 0; i < module->image->image.n_globals; i++) {
-		struct cu_range *range = cu_range_find(
-			&cu.device_memory, module->globals + module->offsets[i]);
+	for (size_t i = 0; module->addresses && i < module->image->image.n_globals; i++) {
+		struct cu_range *range = cu_range_find(&cu.device_memory, module->addresses[i]);
 
-		if (range && range->kind == CU_MEM_GLOBAL)
+		if (module->image->image.globals[i].is_managed)
+			cu_memory_free_managed(module->context, module->addresses[i]);
+		else if (range && range->kind == CU_MEM_GLOBAL)
 			cu_range_remove(&cu.device_memory, range);
 	}
-	cu_call(&request, &reply);
+	if (module->globals)
+		cu_call(&request, &reply);
 }
 
 /* ---- modules ---- */
@@ -228,7 +293,7 @@ void cu_module_free(struct cu_module *module)
 	cu_list_remove(&module->link);
 	image_unref(module->image);
 	free(module->functions);
-	free(module->offsets);
+	free(module->addresses);
 	free(module);
 }
 
@@ -403,7 +468,7 @@ static CUresult find_global(
 		if (strcmp(image->globals[i].name, name) != 0)
 			continue;
 		if (dptr)
-			*dptr = module->globals + module->offsets[i];
+			*dptr = module->addresses[i];
 		if (bytes)
 			*bytes = image->globals[i].size;
 		return CUDA_SUCCESS;
@@ -627,8 +692,15 @@ CUresult simgpu_cuLibraryGetGlobal(struct cu_context *ctx, CUdeviceptr *dptr, si
 CUresult simgpu_cuLibraryGetManaged(
 	CUdeviceptr *dptr, size_t *bytes, struct cu_library *library, const char *name)
 {
-	/* This driver reads no images with managed variables. */
-	return CUDA_ERROR_NOT_FOUND;
+	const struct image_global *global;
+	const uint64_t address = find_managed(library, name, &global);
+
+	CU_CHECK(address, CUDA_ERROR_NOT_FOUND);
+	if (dptr)
+		*dptr = address;
+	if (bytes)
+		*bytes = global->size;
+	return CUDA_SUCCESS;
 }
 
 CUresult simgpu_cuLibraryGetUnifiedFunction(

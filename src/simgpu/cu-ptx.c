@@ -203,6 +203,7 @@ struct declaration {
 	unsigned align;
 	uint64_t count; /* elements; 0 for an unsized array */
 	bool is_float;
+	bool is_managed;
 	uint64_t dims[DIMENSIONS_MAX];
 	unsigned n_dims;
 	struct token name;
@@ -237,8 +238,10 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 		/* State spaces, .attribute and similar words do not change the layout. */
 		ptx_next_token(r);
 		if (ptx_is_token(r, "(")) {
-			while (!ptx_is_token(r, ")") && r->token.kind != TOKEN_END)
+			while (!ptx_is_token(r, ")") && r->token.kind != TOKEN_END) {
+				d->is_managed = d->is_managed || ptx_is_token(r, ".managed");
 				ptx_next_token(r);
+			}
 			ptx_expect(r, ")");
 		}
 	}
@@ -261,6 +264,7 @@ static void take_declaration(
 		ret->element = last->element;
 		ret->align = last->align;
 		ret->is_float = last->is_float;
+		ret->is_managed = last->is_managed;
 	}
 	if (r->token.kind != TOKEN_WORD || ret->element == 0) {
 		ptx_fail(r);
@@ -506,6 +510,7 @@ static void take_variable(struct reader *r, bool is_const, bool is_extern)
 		global->size = d.count * d.element;
 		global->align = d.align;
 		global->is_const = is_const;
+		global->is_managed = d.is_managed;
 		if (ptx_accept(r, "="))
 			take_values(r, &d, global);
 	} while (!r->failed && ptx_accept(r, ","));

@@ -247,8 +247,8 @@ struct cu_module {
 	struct cu_image *image;
 	uint64_t engine_id;
 	bool has_code;                 /* the engine computes the kernels */
-	uint64_t globals;              /* address of the first global; 0: none */
-	uint64_t *offsets;             /* offset of each global */
+	uint64_t globals;              /* address of the block of variables; 0: none */
+	uint64_t *addresses;           /* of each variable */
 	struct cu_function *functions; /* one per kernel of the image */
 };
 
@@ -490,6 +490,13 @@ static inline bool cu_is_device_address(uint64_t address)
 
 /* ---- memory ---- */
 
+/*
+ * Memory that host and device share by address. cu_memory_free_managed() does nothing if the memory
+ * belongs to another context, or is gone.
+ */
+CUresult cu_memory_alloc_managed(
+	struct cu_context *context, uint64_t bytes, unsigned int flags, uint64_t *ret_address);
+void cu_memory_free_managed(struct cu_context *context, uint64_t address);
 CUresult cu_memory_alloc(struct cu_context *context, enum simgpu_mem_kind kind, uint64_t bytes,
 	uint64_t *ret_address);
 void cu_memory_forget_context(struct cu_context *context);

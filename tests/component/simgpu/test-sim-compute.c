@@ -275,6 +275,47 @@ static void takes_from_the_heap(void)
 	drv.cuCtxDestroy_v2(context);
 }
 
+static void managed_variables(void)
+{
+	static const char *const text = HEAD
+		".visible .global .attribute(.managed) .align 4 .u32 counter = 40;\n"
+		".visible .global .align 4 .u32 plain = 7;\n"
+		".visible .global .attribute(.managed) .align 8 .b8 table[64];\n"
+		".visible .entry k()\n"
+		"{\n"
+		"	.reg .b32 %r<4>;\n"
+		"	atom.global.add.u32 %r1, [counter], 2; ld.global.u32 %r2, [plain];\n"
+		"	st.global.u32 [table+60], %r2;\n"
+		"	ret;\n"
+		"}\n";
+	CUcontext context = begin_context();
+	CUdeviceptr counter, table, plain;
+	size_t bytes = 0;
+	CUlibrary library;
+	CUmodule module;
+	unsigned value;
+
+	NEED(drv.cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0));
+	EXPECT(CUDA_ERROR_NOT_FOUND, drv.cuLibraryGetManaged(&counter, NULL, library, "counter"));
+	NEED(drv.cuLibraryGetModule(&module, library));
+	NEED(drv.cuLibraryGetManaged(&counter, &bytes, library, "counter"));
+	tap_ok(bytes == 4 && *(unsigned *)(uintptr_t)counter == 40,
+		"the host reads a managed variable's first value by its address");
+	NEED(drv.cuLibraryGetManaged(&table, &bytes, library, "table"));
+	tap_ok(bytes == 64, "a managed table has its size");
+	EXPECT(CUDA_ERROR_NOT_FOUND, drv.cuLibraryGetManaged(&plain, NULL, library, "plain"));
+	run(kernel_get(module, "k"), 1, 1, 0, NULL);
+	NEED(drv.cuCtxSynchronize());
+	tap_ok(*(unsigned *)(uintptr_t)counter == 42 && ((unsigned *)(uintptr_t)table)[15] == 7,
+		"the host reads what a kernel wrote to managed variables");
+	NEED(drv.cuModuleGetGlobal_v2(&plain, NULL, module, "plain"));
+	NEED(drv.cuMemcpyDtoH_v2(&value, plain, 4));
+	tap_ok(value == 7, "a variable beside managed ones has its value");
+	OK(drv.cuLibraryUnload(library));
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemFree_v2(counter));
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 /* ---- faults ---- */
 
 static const char *const bad_text = HEAD
@@ -411,6 +452,7 @@ int main(void)
 		{"atomics", counts},
 		{"parameters", many_parameters},
 		{"heap", takes_from_the_heap},
+		{"managed variables", managed_variables},
 		{"illegal address", illegal_address},
 		{"misaligned address", misaligned},
 		{"trap", trap},
