@@ -7,12 +7,14 @@
  * hardly name the table. Any thread.
  */
 #include "base/cleanup.h"
+#include "cuda/other-runtime.h"
+#include "cuda/own-driver.h"
 #include "cuda/uuid.h"
 #include "remote/client.h"
 
 #define TABLES_MAX 32u /* further tables are refused without a message */
 
-#define RUNTIME "programs of the CUDA runtime do not work with --remote; use the driver API"
+#define RUNTIME "NVIDIA's CUDA runtime does not work with --remote"
 #define TOOLS "cuFFT and profilers do not work with --remote"
 
 /*
@@ -67,18 +69,29 @@ static bool is_new(const CUuuid *id)
 
 REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-	char id[CUDA_UUID_TEXT];
+	static const struct own_driver_table own = {sizeof(own), "remote"};
+	char id[CUDA_UUID_TEXT], text[512];
 	const char *consequence;
 
 	if (ppExportTable)
 		*ppExportTable = NULL;
 	if (!ppExportTable || !pExportTableId)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (own_driver_is_asked(pExportTableId)) {
+		*ppExportTable = &own;
+		return CUDA_SUCCESS;
+	}
 	cuda_uuid_format((const uint8_t *)pExportTableId, id);
 	consequence = export_consequence(id);
-	if (consequence && is_new(pExportTableId))
+	if (!consequence || !is_new(pExportTableId))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (other_runtime_asks(pExportTableId)) {
+		other_runtime_explain(text, sizeof(text));
+		session_send_diagnostic("%s", text);
+	} else {
 		session_send_diagnostic(
 			"cuGetExportTable %s is not supported with a remote GPU: %s", id,
 			consequence);
+	}
 	return CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file returns entry points by name (cuGetProcAddress) and error texts. cuGetExportTable() has
- * no tables, and the profiler has no effect. Everything works before cuInit() and in forked
- * children.
+ * no table but the one that says whose driver this is. The profiler has no effect. Everything works
+ * before cuInit() and in forked children.
  */
 #include "simgpu/cu.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cuda/cuda-names.h"
+#include "cuda/other-runtime.h"
+#include "cuda/own-driver.h"
 
 /* In the order of cuda.def, like the indexes CUDA_ENTRY_*. */
 static void *const entries[] = {
@@ -31,7 +35,19 @@ CU_EXPORT CUresult cuGetProcAddress(
 
 CU_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-	/* Export tables are undocumented, and this driver has none. A driver answers the same. */
+	static const struct own_driver_table own = {sizeof(own), "simulated"};
+	static _Atomic bool said;
+	char text[512];
+
+	if (ppExportTable && pExportTableId && own_driver_is_asked(pExportTableId)) {
+		*ppExportTable = &own;
+		return CUDA_SUCCESS;
+	}
+	if (pExportTableId && other_runtime_asks(pExportTableId) && !atomic_exchange(&said, true)) {
+		other_runtime_explain(text, sizeof(text));
+		fprintf(stderr, "divvy: simulated device: %s\n", text);
+	}
+	/* NVIDIA's tables are undocumented, and this driver has none. A driver answers the same. */
 	if (ppExportTable)
 		*ppExportTable = NULL;
 	return CUDA_ERROR_INVALID_VALUE;

@@ -9,6 +9,8 @@
  */
 #include "driver.h"
 
+#include "cuda/own-driver.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -666,6 +668,7 @@ static void symbols(void)
 {
 	const CUuuid unknown = {.bytes = "no such table..."};
 	CUdriverProcAddressQueryResult status;
+	const struct own_driver_table *own = NULL;
 	const void *table;
 	void *p = NULL;
 
@@ -698,6 +701,11 @@ static void symbols(void)
 	table = &status;
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(&table, &unknown));
 	tap_ok(!table, "an unknown table is NULL");
+	OK(drv.cuGetExportTable((const void **)&own, OWN_DRIVER_ID));
+	tap_ok(own && own->size == sizeof(*own) &&
+			!strcmp(own->kind, is_remote() ? "remote" : "simulated"),
+		"the driver says that it is divvy's own");
+	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(NULL, OWN_DRIVER_ID));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(NULL, &unknown));
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGetExportTable(&table, NULL));
 }
