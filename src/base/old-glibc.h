@@ -21,6 +21,9 @@
 #ifdef OLD_GLIBC
 #define OLD_SYMBOL(name) __asm__(".symver " #name "," #name "@" OLD_GLIBC)
 OLD_SYMBOL(dladdr);
+OLD_SYMBOL(dlerror);
+OLD_SYMBOL(dlopen);
+OLD_SYMBOL(dlsym);
 OLD_SYMBOL(pthread_create);
 OLD_SYMBOL(pthread_detach);
 OLD_SYMBOL(pthread_getspecific);
