@@ -6,7 +6,7 @@ from ours import ROOT, ours
 
 # Pages that programs write, from texts in other files.
 GENERATED = re.compile(
-    r"docs/(?:reproduction|benchmarks|soak|remote-api|simulated-api|dialects)\.md|docs/reproduction/|docs/man/"
+    r"docs/(?:reproduction|benchmarks|soak|remote-api|simulated-api|cudart-api|dialects)\.md|docs/reproduction/|docs/man/"
 )
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[]|divvy|kube|simgpu|cgroup)")
 C_COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.DOTALL)
