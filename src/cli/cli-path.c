@@ -93,8 +93,8 @@ int cli_path_daemon(char *ret_path, size_t size, struct error *err)
 
 int cli_path_hook(const char *library, char *ret_path, size_t size, struct error *err)
 {
-	static const char *const folders[] = {
-		"../hook", "../remote", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy", NULL};
+	static const char *const folders[] = {"../hook", "../remote", "../cudart", "../lib/divvy",
+		"../" DIVVY_LIBDIR "/divvy", NULL};
 	const char *set = getenv("DIVVY_HOOKS");
 
 	if (set && set[0]) {
@@ -110,10 +110,35 @@ int cli_path_hook(const char *library, char *ret_path, size_t size, struct error
 		library);
 }
 
+static const char *const runtime_file[CLI_PATH_RUNTIMES] = {
+	"libdivvy-cudart-12.so", "libdivvy-cudart-13.so"};
+
+bool cli_path_has_runtime(const char *soname)
+{
+	return !strcmp(soname, "libcudart.so.12") || !strcmp(soname, "libcudart.so.13");
+}
+
+int cli_path_runtimes(struct cli_path_runtimes *ret, struct error *err)
+{
+	int r = 0;
+
+	ret->n = 0;
+	for (size_t i = 0; i < CLI_PATH_RUNTIMES && r == 0; i++) {
+		char *path = ret->path[ret->n];
+
+		if (cli_path_hook(runtime_file[i], path, PLACES_PATH, NULL) < 0)
+			continue;
+		r = cli_path_check_preload(path, err);
+		ret->n++;
+	}
+	return r;
+}
+
 static bool is_hook(struct str path)
 {
 	static const char *const ours[] = {"libdivvy-cuda.so", "libdivvy-nvml.so",
-		"libdivvy-remote.so", "libdivvy-remote-nvml.so"};
+		"libdivvy-remote.so", "libdivvy-remote-nvml.so", "libdivvy-cudart-12.so",
+		"libdivvy-cudart-13.so"};
 	struct str rest = path, name = path;
 
 	while (str_split(&rest, '/', &name))
@@ -137,12 +162,15 @@ int cli_path_check_preload(const char *path, struct error *err)
 		*cut == ' ' ? "space" : "colon", path);
 }
 
-void cli_path_preload(const char *cuda, const char *nvml, struct buf *out)
+void cli_path_preload(const char *cuda, const char *nvml, const struct cli_path_runtimes *runtimes,
+	struct buf *out)
 {
 	const char *before = getenv("LD_PRELOAD");
 	struct str rest = str_from(before ? before : ""), part, path;
 
 	buf_addf(out, "%s:%s", cuda, nvml);
+	for (size_t i = 0; runtimes && i < runtimes->n; i++)
+		buf_addf(out, ":%s", runtimes->path[i]);
 	while (str_split(&rest, ':', &part))
 		while (str_split(&part, ' ', &path))
 			if (path.n && !is_hook(path)) {

@@ -39,12 +39,30 @@ int cli_path_hook(const char *library, char *ret_path, size_t size, struct error
 /* -EINVAL: LD_PRELOAD cannot name that file; the message says what to do. */
 int cli_path_check_preload(const char *path, struct error *err);
 
-#define PLACES_PRELOAD (3u * PLACES_PATH)
+/* divvy's CUDA runtimes, for simulated and remote devices. */
+#define CLI_PATH_RUNTIMES 2u
+
+struct cli_path_runtimes {
+	char path[CLI_PATH_RUNTIMES][PLACES_PATH];
+	size_t n;
+};
+
+/* Whether divvy's runtimes include this library, such as libcudart.so.13. */
+bool cli_path_has_runtime(const char *soname);
 
 /*
- * The new value of LD_PRELOAD: the two libraries by path, then the old value without the libraries
- * of an outer `divvy run`.
+ * Finds divvy's runtimes. A folder of $DIVVY_HOOKS without them is no error: *ret then has none.
+ * -EINVAL: LD_PRELOAD cannot name them.
  */
-void cli_path_preload(const char *cuda, const char *nvml, struct buf *out);
+int cli_path_runtimes(struct cli_path_runtimes *ret, struct error *err);
+
+#define PLACES_PRELOAD (5u * PLACES_PATH)
+
+/*
+ * The new value of LD_PRELOAD: the two libraries and the runtimes by path, then the old value
+ * without the libraries of an outer `divvy run`. runtimes may be NULL.
+ */
+void cli_path_preload(const char *cuda, const char *nvml, const struct cli_path_runtimes *runtimes,
+	struct buf *out);
 
 #endif

@@ -348,14 +348,16 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", REMOTE_ENV};
 	_cleanup_buf_ struct buf preload = BUF_INIT(PLACES_PRELOAD);
 	char cuda[PLACES_PATH], nvml[PLACES_PATH];
+	struct cli_path_runtimes runtimes;
 	int r = cli_path_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
 	r = r < 0 ? r : cli_path_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
 	r = r < 0 ? r : cli_path_check_preload(cuda, err);
 	r = r < 0 ? r : cli_path_check_preload(nvml, err);
+	r = r < 0 ? r : cli_path_runtimes(&runtimes, err);
 	if (r < 0)
 		return r;
-	cli_path_preload(cuda, nvml, &preload);
+	cli_path_preload(cuda, nvml, &runtimes, &preload);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		unsetenv(kept[i]);
 	if (buf_error(&preload) < 0 || setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 ||

@@ -502,7 +502,7 @@ static void check_containers(struct doctor *d)
 
 #define RUN_WITHOUT_RUNTIME \
 	"use the CUDA driver API, as Numba, Triton and NVRTC do; build with nvcc -cudart shared so " \
-	"that another runtime can take the place of NVIDIA's; this divvy has none yet"
+	"that divvy's own runtime for CUDA 12 and 13 takes the place of NVIDIA's"
 
 static void check_program(struct doctor *d)
 {
@@ -521,6 +521,13 @@ static void check_program(struct doctor *d)
 			"program: %.500s contains no CUDA runtime and needs none; libraries that it "
 			"opens later may contain one",
 			program.path);
+		return;
+	}
+	if (program.runtime == CUDA_RUNTIME_SHARED && cli_path_has_runtime(program.library)) {
+		doctor_add_findingf(d, OK, "",
+			"program: %.500s loads %s; on simulated and remote devices (--simulate, "
+			"--remote), divvy run puts divvy's own runtime in its place",
+			program.path, program.library);
 		return;
 	}
 	if (program.runtime == CUDA_RUNTIME_SHARED)

@@ -140,6 +140,7 @@ static int create_tenant(struct client *c, const struct cli_args *args, bool out
 
 struct hooks {
 	char cuda[PLACES_PATH], nvml[PLACES_PATH];
+	struct cli_path_runtimes runtimes;
 };
 
 static int set_environment(const json_t *answer, const struct hooks *hooks, bool preload)
@@ -153,7 +154,9 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 			return -errno;
 	if (!preload)
 		return 0;
-	cli_path_preload(hooks->cuda, hooks->nvml, &text);
+	/* divvy's runtime never stands before a real driver: NVIDIA's is right there. */
+	cli_path_preload(hooks->cuda, hooks->nvml,
+		json_bool_or_false(answer, "simulated") ? &hooks->runtimes : NULL, &text);
 	if (buf_error(&text) < 0)
 		return -E2BIG;
 	if (setenv("LD_PRELOAD", buf_text(&text), 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
@@ -253,15 +256,17 @@ static void hint_visible(size_t n_devices)
 /* NVIDIA's runtime only reports an unknown error, without the reason. */
 static void hint_runtime(const struct cuda_program *program, const char *device)
 {
-	const bool is_static = program->runtime == CUDA_RUNTIME_STATIC;
-
-	if (program->runtime == CUDA_RUNTIME_NONE)
-		return;
-	fprintf(stderr,
-		"%s: '%.200s' %s NVIDIA's CUDA runtime, which refuses %s devices: %s `divvy doctor "
-		"-- %.200s`\n",
-		called, program->path, is_static ? "contains" : "loads", device,
-		is_static ? "build it with nvcc -cudart shared, and read" : "read", program->path);
+	if (program->runtime == CUDA_RUNTIME_STATIC)
+		fprintf(stderr,
+			"%s: '%.200s' contains NVIDIA's CUDA runtime, which refuses %s devices: "
+			"build it with nvcc -cudart shared, and read `divvy doctor -- %.200s`\n",
+			called, program->path, device, program->path);
+	else if (program->runtime == CUDA_RUNTIME_SHARED && !cli_path_has_runtime(program->library))
+		fprintf(stderr,
+			"%s: '%.200s' loads NVIDIA's CUDA runtime %s, which refuses %s devices: "
+			"build it with CUDA 12 or 13, for which divvy has a runtime, and read "
+			"`divvy doctor -- %.200s`\n",
+			called, program->path, program->library, device, program->path);
 }
 
 static int cmd_run_launch_program(const struct cli_args *args, const struct client *c,
@@ -385,6 +390,7 @@ static int cmd_run_run(const struct cli_args *args, struct error *err)
 	}
 	r = cli_path_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
 	r = r < 0 ? r : cli_path_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
+	r = r < 0 ? r : cli_path_runtimes(&hooks.runtimes, err);
 	if (!engine) {
 		r = r < 0 ? r : cli_path_check_preload(hooks.cuda, err);
 		r = r < 0 ? r : cli_path_check_preload(hooks.nvml, err);

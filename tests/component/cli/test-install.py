@@ -125,7 +125,8 @@ def a_program_runs_from_the_tree():
         done = r.divvy("run", "--simulate", "1xTest-1Gi", "--request", "0.5", "--", SPIN, "--count=5")
         assert done.returncode == 0, done.stderr
         env = r.divvy("run", "--request", "0.5", "--quiet", "--dry-run", "--", "true").stdout
-        assert env.count(STAGE + "/") == 3, env  # the simulated driver and both interception libraries
+        # the simulated driver, both interception libraries and both CUDA runtimes
+        assert env.count(STAGE + "/") == 5, env
 
 
 main(

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`divvy run` and `divvy doctor` recognise a program that needs NVIDIA's CUDA runtime, which accepts
-no simulated or remote device. The programs are stand-ins: they have the sections and names by which
-divvy recognises the runtime."""
+"""`divvy run` and `divvy doctor` recognise a program that contains NVIDIA's CUDA runtime, which accepts
+no simulated or remote device, and a program that loads a runtime of a version that divvy's own does not
+have. The programs are stand-ins: they have the sections and names by which divvy recognises the runtime."""
 
 import os
 import subprocess
@@ -11,7 +11,6 @@ from rig import Rig, main, refused
 
 PLAIN = "int main(void) { return 0; }"
 STATIC = PLAIN + '__asm__(".section .nv_fatbin, \\"a\\"\\n.quad 0\\n.text");'
-SHARED = "int cudart_answer(void); int main(void) { return cudart_answer(); }"
 
 
 def compile_one(rig, name, source, *options):
@@ -22,14 +21,27 @@ def compile_one(rig, name, source, *options):
     return path
 
 
-def programs(rig):
-    library = compile_one(
-        rig, "libcudart.so.13", "int cudart_answer(void) { return 0; }", "-shared", "-Wl,-soname,libcudart.so.13"
+def compile_shared(rig, major):
+    """The program calls nothing of the stand-in library, because divvy's runtime replaces the library."""
+    soname = f"libcudart.so.{major}"
+    library = compile_one(rig, soname, "int cudart_answer(void) { return 0; }", "-shared", f"-Wl,-soname,{soname}")
+    return compile_one(
+        rig,
+        f"shared-{major}",
+        PLAIN,
+        "-Wl,--push-state,--no-as-needed",
+        library,
+        "-Wl,--pop-state",
+        f"-Wl,-rpath,{rig.dir}",
     )
+
+
+def programs(rig):
     return {
         "plain": compile_one(rig, "plain", PLAIN),
         "static": compile_one(rig, "static", STATIC),
-        "shared": compile_one(rig, "shared", SHARED, library, f"-Wl,-rpath,{rig.dir}"),
+        "old": compile_shared(rig, "11.0"),
+        "shared": compile_shared(rig, "13"),
     }
 
 
@@ -40,10 +52,11 @@ def run_names_the_runtime_in_one_sentence():
                 done = rig.divvy("run", "--request", "0.1", *options, "--", path)
                 assert done.returncode == 0, done
                 said = [line for line in done.stderr.splitlines() if "CUDA runtime" in line]
-                assert len(said) == (kind != "plain"), (kind, done)
+                assert len(said) == (kind in ("static", "old")), (kind, done)
                 for line in said:
                     assert path in line and f"refuses {place} devices" in line, line
                     assert ("nvcc -cudart shared" in line) == (kind == "static"), line
+                    assert ("CUDA 12 or 13" in line) == (kind == "old"), line
             quiet = rig.divvy("run", "--request", "0.1", "--quiet", "--", path)
             assert (quiet.returncode, quiet.stderr) == (0, ""), quiet
 
@@ -63,7 +76,9 @@ def doctor_explains_a_program():
         assert static["level"] == "warning" and "contains NVIDIA's CUDA runtime" in static["what"], static
         assert "nvcc -cudart shared" in static["do"], static
         shared = finding(paths["shared"])
-        assert shared["level"] == "warning" and "libcudart.so.13" in shared["what"], shared
+        assert shared["level"] == "ok" and "libcudart.so.13" in shared["what"], shared
+        old = finding(paths["old"])
+        assert old["level"] == "warning" and "libcudart.so.11.0" in old["what"], old
         script = os.path.join(rig.dir, "script")
         with open(script, "w", encoding="ascii") as f:
             f.write("#!/bin/sh\n")

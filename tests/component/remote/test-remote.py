@@ -83,6 +83,8 @@ def the_program_does_not_get_the_tenants_secret():
         assert [p.rpartition("/")[2] for p in env["LD_PRELOAD"].split(":")] == [
             "libdivvy-remote.so",
             "libdivvy-remote-nvml.so",
+            "libdivvy-cudart-12.so",
+            "libdivvy-cudart-13.so",
         ], env
         # The server removes its socket when it exits.
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
