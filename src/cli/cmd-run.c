@@ -185,6 +185,9 @@ static int cmd_run_rewrite_command(const struct cli_args *args, const struct cli
 			"the daemon at '%s' is too old for containers; restart it with this "
 			"version of divvyd",
 			c->socket);
+	if (json_bool_or_false(answer, "simulated"))
+		for (; plan.n_runtimes < hooks->runtimes.n; plan.n_runtimes++)
+			plan.runtime[plan.n_runtimes] = hooks->runtimes.path[plan.n_runtimes];
 	for (size_t i = 0; i < json_array_size(devices) && i < CONTAINER_DEVICES_MAX; i++)
 		plan.uuid[plan.n_uuids++] = json_text_or_empty(json_array_get(devices, i), "uuid");
 	return container_rewrite(&plan, args->operand, ret, err);

@@ -17,8 +17,7 @@
 
 #include "base/cleanup.h"
 
-#define PRELOAD \
-	"LD_PRELOAD=" CONTAINER_HOOKS "/libdivvy-cuda.so:" CONTAINER_HOOKS "/libdivvy-nvml.so"
+#define PRELOAD_MAX 4096
 
 static void closedir_p(DIR **d)
 {
@@ -92,10 +91,39 @@ static int container_add_devices(struct container_args *a, const struct containe
 			       buf_text(&list));
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Sets LD_PRELOAD to divvy's libraries and the user's. */
+static int add_preload(
+	struct container_args *a, const struct container_plan *plan, const char *users)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(PRELOAD_MAX);
+
+	buf_addf(&text, "LD_PRELOAD=%s/libdivvy-cuda.so:%s/libdivvy-nvml.so", CONTAINER_HOOKS,
+		CONTAINER_HOOKS);
+	for (size_t i = 0; i < plan->n_runtimes; i++)
+		buf_addf(&text, ":%s/%s", CONTAINER_HOOKS, base_name(plan->runtime[i]));
+	if (users[0])
+		buf_addf(&text, ":%s", users);
+	return buf_error(&text) < 0 ? -E2BIG : add_env(a, buf_text(&text));
+}
+
 static int add_simulated(struct container_args *a, const struct container_plan *plan)
 {
 	int r = add_mount(a, plan->sim_folder, CONTAINER_RUNTIME "-sim", true);
 
+	for (size_t i = 0; r >= 0 && i < plan->n_runtimes; i++) {
+		char target[256];
+
+		snprintf(target, sizeof(target), "%s/%s", CONTAINER_HOOKS,
+			base_name(plan->runtime[i]));
+		r = add_mount(a, plan->runtime[i], target, true);
+	}
 	r = r < 0 ? r : add_mount(a, plan->driver_folder, CONTAINER_HOOKS "/driver", true);
 	r = r < 0 ? r : add_env(a, "DIVVY_SIM=" CONTAINER_RUNTIME "-sim");
 	return r < 0 ? r : add_env(a, "DIVVY_DRIVER=" CONTAINER_HOOKS "/driver");
@@ -111,7 +139,7 @@ static int add_ours(
 	r = r < 0 ? r : add_env(a, "DIVVY_TENANT");
 	r = r < 0 ? r : add_env(a, "DIVVY_SOCKET=" CONTAINER_RUNTIME "/divvyd.sock");
 	r = r < 0 ? r : add_env(a, "DIVVY_ABSENT=closed");
-	r = r < 0 ? r : add_env(a, PRELOAD);
+	r = r < 0 ? r : add_preload(a, plan, "");
 	if (r < 0)
 		return r;
 	if (plan->sim_folder)
@@ -304,8 +332,8 @@ static const char *env_of(char *const *given)
 }
 
 /* The user's own LD_PRELOAD follows divvy's libraries in the list and does not replace them. */
-static int container_add_option(
-	struct container_args *a, char *const *given, size_t n, struct error *err)
+static int container_add_option(struct container_args *a, const struct container_plan *plan,
+	char *const *given, size_t n, struct error *err)
 {
 	static const char name[] = "LD_PRELOAD";
 	const char *env = env_of(given);
@@ -326,20 +354,18 @@ static int container_add_option(
 	}
 	if (n_flags) /* keeps the flags before the e of a word such as "-ite" */
 		r = container_add_arg(a, "%.*s", (int)n_flags + 1, given[0]);
-	r = r < 0 ? r : container_add_arg(a, "--env");
-	return r < 0 ? r
-		     : container_add_arg(a, PRELOAD "%s%s", env[at + 1] ? ":" : "", env + at + 1);
+	return r < 0 ? r : add_preload(a, plan, env + at + 1);
 }
 
-static int container_add_user_options(
-	struct container_args *a, char *const *given, struct error *err)
+static int container_add_user_options(struct container_args *a, const struct container_plan *plan,
+	char *const *given, struct error *err)
 {
 	bool is_detach;
 	size_t n;
 	int r = 0;
 
 	for (; r == 0 && (n = option_words(given, &is_detach)); given += n)
-		r = container_add_option(a, given, n, err);
+		r = container_add_option(a, plan, given, n, err);
 	for (; r == 0 && *given; given++)
 		r = container_add_arg(a, "%s", *given);
 	return r;
@@ -349,7 +375,7 @@ static int container_add_user_options(
 static int check_mounts(const struct container_plan *plan, struct error *err)
 {
 	const char *const source[] = {plan->programs_folder, plan->hook_cuda, plan->hook_nvml,
-		plan->sim_folder, plan->driver_folder};
+		plan->sim_folder, plan->driver_folder, plan->runtime[0], plan->runtime[1]};
 
 	for (size_t i = 0; i < ARRAY_SIZE(source); i++) {
 		const char *cut = source[i] ? strpbrk(source[i], ",\"\n") : NULL;
@@ -383,7 +409,7 @@ int container_rewrite(const struct container_plan *plan, char *const *given,
 	r = r < 0 ? r : container_add_arg(&a, "%s", *o.verb);
 	/* The user's own choice of devices takes precedence. */
 	r = r < 0 ? r : add_ours(&a, plan, names_devices(o.rest));
-	r = r < 0 ? r : container_add_user_options(&a, o.rest, err);
+	r = r < 0 ? r : container_add_user_options(&a, plan, o.rest, err);
 	if (r == -E2BIG)
 		fail(err, E2BIG, "%s: the command has more than %d arguments", plan->engine,
 			CONTAINER_ARGS_MAX);

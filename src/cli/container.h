@@ -18,6 +18,7 @@
 
 #define CONTAINER_ARGS_MAX 512
 #define CONTAINER_DEVICES_MAX 16
+#define CONTAINER_RUNTIMES 2
 /* Paths in the container. */
 #define CONTAINER_RUNTIME "/run/divvy"
 #define CONTAINER_HOOKS "/opt/divvy"
@@ -26,7 +27,9 @@ struct container_plan {
 	const char *engine;                /* docker, podman, nerdctl */
 	const char *programs_folder;       /* host folder with nothing but the programs' socket */
 	const char *hook_cuda, *hook_nvml; /* files of the host */
-	const char *sim_folder, *driver_folder; /* simulated devices; NULL: real ones */
+	const char *sim_folder, *driver_folder;  /* simulated devices; NULL: real ones */
+	const char *runtime[CONTAINER_RUNTIMES]; /* divvy's CUDA runtimes, for simulated devices */
+	size_t n_runtimes;
 	const char *uuid[CONTAINER_DEVICES_MAX];
 	size_t n_uuids;
 	bool has_cdi;

@@ -53,7 +53,7 @@ while rest[0].startswith("--"):
         env[name] = text or os.environ.get(name, "")
 for target, source in sorted(mounts.items(), reverse=True):
     env = {name: value.replace(target, source) for name, value in env.items()}
-assert env["LD_PRELOAD"].count("/libdivvy-") == 2, env
+assert env["LD_PRELOAD"].count("/libdivvy-") == 4, env
 os.execve(rest[1], rest[1:], env)
 """
 

@@ -89,7 +89,14 @@ static void mounts_the_simulated_driver(void **state)
 
 	plan.sim_folder = "/dev/shm/sim";
 	plan.driver_folder = "/x/sim";
-	text = rewritten(&plan, (char *[]){"run", "img", NULL});
+	plan.runtime[plan.n_runtimes++] = "/x/1/libdivvy-cudart-12.so";
+	plan.runtime[plan.n_runtimes++] = "/x/1/libdivvy-cudart-13.so";
+	text = rewritten(&plan, (char *[]){"run", "-e", "LD_PRELOAD=/a.so", "img", NULL});
+	assert_contains(text,
+		"source=/x/1/libdivvy-cudart-13.so,target=/opt/divvy/libdivvy-cudart-13.so,readonly ");
+	assert_contains(text,
+		"/libdivvy-nvml.so:/opt/divvy/libdivvy-cudart-12.so:"
+		"/opt/divvy/libdivvy-cudart-13.so:/a.so img");
 	assert_contains(text, "source=/dev/shm/sim,target=/run/divvy-sim,readonly ");
 	assert_contains(text, "--env DIVVY_DRIVER=/opt/divvy/driver");
 	assert_null(strstr(text, "GPU-1"));
