@@ -25,29 +25,30 @@
 #include "base/str.h"
 
 #define LIBRARY_MAX (64u << 20)
-#define HOOKS 4u /* the interception libraries, and the remote libraries */
+#define HOOKS 6u /* the interception and remote libraries, and the CUDA runtimes */
 
 /* ---- installing ---- */
 
 struct library {
 	const char *name; /* path below the folder */
 	struct buf text;
-	bool is_elsewhere; /* the build makes it in another folder than the other libraries */
+	const char *elsewhere; /* the build makes it in this folder, beside the other libraries' */
 };
 
 /* Reads from the build or install folder, or from DIVVY_HOOKS. */
 static int read_hook(struct library *library, struct error *err)
 {
-	static const char *const folders[] = {"../hook", "../remote", "../lib/divvy",
+	static const char *const folders[] = {"../hook", "../remote", "../cudart", "../lib/divvy",
 		"../" DIVVY_LIBDIR "/divvy", "../../lib/divvy", NULL};
 	const char *set = getenv("DIVVY_HOOKS");
 	char path[PATH_MAX + 256];
 
 	if (set && *set) {
 		snprintf(path, sizeof(path), "%s/%s", set, library->name);
-		if (library->is_elsewhere && access(path, R_OK) < 0)
-			snprintf(path, sizeof(path), "%s/../remote/%s", set, library->name);
-		if (!library->is_elsewhere || access(path, R_OK) == 0)
+		if (library->elsewhere && access(path, R_OK) < 0)
+			snprintf(path, sizeof(path), "%s/../%s/%s", set, library->elsewhere,
+				library->name);
+		if (!library->elsewhere || access(path, R_OK) == 0)
 			return file_read(path, &library->text, err);
 	}
 	if (install_path_find(folders, library->name, R_OK, path, sizeof(path)) >= 0)
@@ -95,12 +96,14 @@ int library_install(const char *state_dir, const char *driver, char ret_folder[s
 	struct error *err)
 {
 	struct library library[] = {
-		{"libdivvy-cuda.so", BUF_INIT(LIBRARY_MAX), false},
-		{"libdivvy-nvml.so", BUF_INIT(LIBRARY_MAX), false},
-		{"libdivvy-remote.so", BUF_INIT(LIBRARY_MAX), true},
-		{"libdivvy-remote-nvml.so", BUF_INIT(LIBRARY_MAX), true},
-		{"driver/libcuda.so.1", BUF_INIT(LIBRARY_MAX), false},
-		{"driver/libnvidia-ml.so.1", BUF_INIT(LIBRARY_MAX), false},
+		{"libdivvy-cuda.so", BUF_INIT(LIBRARY_MAX), NULL},
+		{"libdivvy-nvml.so", BUF_INIT(LIBRARY_MAX), NULL},
+		{"libdivvy-remote.so", BUF_INIT(LIBRARY_MAX), "remote"},
+		{"libdivvy-remote-nvml.so", BUF_INIT(LIBRARY_MAX), "remote"},
+		{"libdivvy-cudart-12.so", BUF_INIT(LIBRARY_MAX), "cudart"},
+		{"libdivvy-cudart-13.so", BUF_INIT(LIBRARY_MAX), "cudart"},
+		{"driver/libcuda.so.1", BUF_INIT(LIBRARY_MAX), NULL},
+		{"driver/libnvidia-ml.so.1", BUF_INIT(LIBRARY_MAX), NULL},
 	};
 	char parent[PATH_MAX], folder[PATH_MAX];
 	uint64_t hash = 0;

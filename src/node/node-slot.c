@@ -62,7 +62,10 @@ int slot_preload_write(const char *folder, bool is_remote, struct error *err)
 {
 	static const char *const list[] = {
 		SLOT_LIBRARY "/libdivvy-cuda.so\n" SLOT_LIBRARY "/libdivvy-nvml.so\n",
-		SLOT_LIBRARY "/libdivvy-remote.so\n" SLOT_LIBRARY "/libdivvy-remote-nvml.so\n",
+		/* divvy's CUDA runtime never stands before a real driver. */
+		SLOT_LIBRARY "/libdivvy-remote.so\n" SLOT_LIBRARY
+			     "/libdivvy-remote-nvml.so\n" SLOT_LIBRARY
+			     "/libdivvy-cudart-12.so\n" SLOT_LIBRARY "/libdivvy-cudart-13.so\n",
 	};
 	_cleanup_buf_ struct buf before = BUF_INIT(PATH_MAX);
 	char path[PATH_MAX];

@@ -202,8 +202,8 @@ def two_pods_have_their_shares():
     fairly(look, 2)
 
 
-def a_container_sees_only_a_socket_and_two_libraries():
-    """A socket and two libraries; no key, no certificate, no driver, and no writable path."""
+def a_container_sees_only_a_socket_and_divvys_libraries():
+    """A socket and divvy's libraries; no key, no certificate, no driver, and no writable path."""
     make("seen", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi")
     running("seen")
     (worker,) = pids_of("seen")
@@ -211,7 +211,8 @@ def a_container_sees_only_a_socket_and_two_libraries():
     root = f"/proc/{pid}/root"
     assert os.listdir(root + "/run/divvy") == ["remote.sock"], os.listdir(root + "/run/divvy")
     with open(root + "/etc/ld.so.preload", encoding="ascii") as f:
-        assert f.read().split() == ["/opt/divvy/libdivvy-remote.so", "/opt/divvy/libdivvy-remote-nvml.so"]
+        names = ("remote", "remote-nvml", "cudart-12", "cudart-13")
+        assert f.read().split() == [f"/opt/divvy/libdivvy-{name}.so" for name in names]
     with open(f"/proc/{pid}/maps", encoding="utf-8") as f:
         maps = f.read()
     assert "libdivvy-remote.so" in maps and "libdivvy-cuda.so" not in maps and "/driver/" not in maps, maps
@@ -808,7 +809,7 @@ TESTS = [
     each_node_reports_its_roles,
     the_network_between_nodes_is_measured,
     two_pods_have_their_shares,
-    a_container_sees_only_a_socket_and_two_libraries,
+    a_container_sees_only_a_socket_and_divvys_libraries,
     a_remote_pod_cannot_exceed_its_memory_quota,
     auto_chooses_a_node_with_free_capacity,
     why_explains_a_remote_pod_that_does_not_fit,

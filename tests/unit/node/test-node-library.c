@@ -60,6 +60,8 @@ static void an_upgrade_leaves_the_older_files(void **state)
 	write_file(hooks, "libdivvy-nvml.so", "nvml");
 	write_file(hooks, "libdivvy-remote.so", "far");
 	write_file(hooks, "libdivvy-remote-nvml.so", "far nvml");
+	write_file(hooks, "libdivvy-cudart-12.so", "runtime 12");
+	write_file(hooks, "libdivvy-cudart-13.so", "runtime 13");
 	assert_int_equal(library_install(top, NULL, first, &err), 0);
 	before = inode_of(first, "libdivvy-cuda.so");
 	assert_int_equal(library_install(top, NULL, again, &err), 0);
@@ -90,6 +92,8 @@ static void make_versions(struct machine *m)
 	write_file(hooks, "libdivvy-nvml.so", "nvml");
 	write_file(hooks, "libdivvy-remote.so", "far");
 	write_file(hooks, "libdivvy-remote-nvml.so", "far nvml");
+	write_file(hooks, "libdivvy-cudart-12.so", "runtime 12");
+	write_file(hooks, "libdivvy-cudart-13.so", "runtime 13");
 	for (int i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text), "version %d", i);
 		write_file(hooks, "libdivvy-cuda.so", text);

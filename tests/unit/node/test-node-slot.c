@@ -83,7 +83,8 @@ static void the_loaders_list_is_written_at_the_start(void **state)
 	buf_clear(&text);
 	assert_int_equal(file_read(list, &text, &err), 0);
 	assert_string_equal(buf_text(&text),
-		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n");
+		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n"
+		"/opt/divvy/libdivvy-cudart-12.so\n/opt/divvy/libdivvy-cudart-13.so\n");
 	/* The file to mount was missing, so a container runtime has made a folder at its path. */
 	unlink(list);
 	assert_int_equal(mkdir(list, 0755), 0);
