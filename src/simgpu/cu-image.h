@@ -55,6 +55,7 @@ struct image_kernel {
 	uint32_t n_params;
 	uint32_t param_bytes;
 	uint32_t shared_bytes; /* static shared memory */
+	uint32_t local_bytes;  /* local memory of a thread, as PTX declares it; cubins: 0 */
 	uint32_t max_threads;  /* from .maxntid or .reqntid; 0: the device's maximum */
 };
 

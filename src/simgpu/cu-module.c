@@ -9,6 +9,7 @@
 #include "simgpu/cu.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -744,6 +745,17 @@ CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct c
 
 /* ---- attributes ---- */
 
+/* The user's constants belong to all kernels of a module. */
+static int constant_bytes(const struct image *image)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < image->n_globals; i++)
+		if (image->globals[i].is_const)
+			sum += image->globals[i].size;
+	return sum > INT_MAX ? INT_MAX : (int)sum;
+}
+
 static CUresult kernel_attribute(const struct image_kernel *kernel, const struct image *image,
 	const int *set, CUfunction_attribute attribute, unsigned sm, int *ret)
 {
@@ -760,6 +772,8 @@ static CUresult kernel_attribute(const struct image_kernel *kernel, const struct
 		*ret = kernel->max_threads ? (int)kernel->max_threads : 1024;
 		break;
 	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *ret = (int)kernel->shared_bytes; break;
+	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *ret = (int)kernel->local_bytes; break;
+	case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *ret = constant_bytes(image); break;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS: *ret = 32; break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 		*ret = (int)(image->is_ptx ? image->target_sm : sm);

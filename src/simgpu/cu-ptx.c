@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file reads PTX text at module level: .version, .target, .address_size, kernels with their
- * parameters, and variables with their initial values. The reader skips bodies except for .shared
- * declarations and balanced braces. The reader refuses any other text and never guesses.
+ * parameters, and variables with their initial values. The reader skips bodies except for balanced
+ * braces, declarations in .shared and .local space, and the names of variables and functions. The
+ * reader refuses any other text and never guesses.
  *
  * The layout of parameters follows the PTX ISA. Each parameter starts at the next multiple of its
  * alignment, which is its type's size unless .align sets another. Pure code, any thread.
  */
+#include "simgpu/cu-footprint.h"
 #include "simgpu/cu-image.h"
 
 #include <ctype.h>
@@ -27,6 +29,7 @@ struct reader {
 	struct token token;
 	struct image *image;
 	struct image_log *log;
+	struct footprints *footprints;
 	unsigned address_size;
 	char suffix; /* of .target: 'a' in sm_90a */
 	uint32_t target_line;
@@ -209,6 +212,13 @@ struct declaration {
 	struct token name;
 };
 
+static void skip_parentheses(struct reader *r)
+{
+	while (!ptx_is_token(r, ")") && r->token.kind != TOKEN_END)
+		ptx_next_token(r);
+	ptx_expect(r, ")");
+}
+
 /* Reads the part before the name. The alignment after .ptr belongs to the pointer's target. */
 static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vector)
 {
@@ -313,33 +323,51 @@ static void take_params(struct reader *r, size_t kernel)
 	ptx_expect(r, ")");
 }
 
-/* Skips a body, and returns the bytes of static shared memory that the body declares. */
-static uint32_t skip_body(struct reader *r)
+/* Reads a declaration of a body. */
+static void take_local(struct reader *r, bool is_shared)
+{
+	struct declaration d;
+
+	ptx_next_token(r);
+	take_declaration(r, NULL, &d);
+	(is_shared ? footprints_declare_shared : footprints_declare_local)(
+		r->footprints, d.count * d.element, d.align);
+}
+
+/* Skips a body or a section, from its first brace on. */
+static void skip_body(struct reader *r)
 {
 	unsigned depth = 0;
-	uint64_t shared = 0;
 
 	do {
-		if (r->token.kind == TOKEN_END || r->token.kind == TOKEN_BAD) {
+		const struct token t = r->token;
+
+		if (t.kind == TOKEN_END || t.kind == TOKEN_BAD) {
 			ptx_fail(r);
-			return 0;
+			return;
+		}
+		if (ptx_is_token(r, ".shared") || ptx_is_token(r, ".local")) {
+			take_local(r, t.n == strlen(".shared"));
+			continue;
 		}
 		if (ptx_is_token(r, "{"))
 			depth++;
 		else if (ptx_is_token(r, "}"))
 			depth--;
-		if (ptx_is_token(r, ".shared")) {
-			struct declaration d;
-
-			ptx_next_token(r);
-			take_declaration(r, NULL, &d);
-			shared = (shared + d.align - 1) & ~(uint64_t)(d.align - 1);
-			shared += d.count * d.element;
-			continue;
-		}
+		else if (t.kind == TOKEN_WORD && footprints_mention(r->footprints, t.p, t.n) < 0)
+			ptx_fail(r);
 		ptx_next_token(r);
 	} while (depth != 0 && !r->failed);
-	return shared > UINT32_MAX ? UINT32_MAX : (uint32_t)shared;
+}
+
+/* Reads the body of a function or kernel with this name. */
+static void take_body(struct reader *r, const struct token *name)
+{
+	if (footprints_begin_function(r->footprints, name->p, name->n) < 0)
+		ptx_fail(r);
+	else
+		skip_body(r);
+	footprints_end_function(r->footprints);
 }
 
 static uint32_t take_threads(struct reader *r)
@@ -353,6 +381,7 @@ static uint32_t take_threads(struct reader *r)
 
 static void take_entry(struct reader *r)
 {
+	const struct token name = r->token;
 	struct image_kernel *kernel;
 	size_t index;
 
@@ -378,18 +407,24 @@ static void take_entry(struct reader *r)
 			ptx_next_token(r);
 	}
 	if (!r->failed && !ptx_accept(r, ";"))
-		r->image->kernels[index].shared_bytes = skip_body(r);
+		take_body(r, &name);
 }
 
+/* A function's result precedes its name, in parentheses. */
 static void take_function(struct reader *r)
 {
+	struct token name;
+
+	if (ptx_is_token(r, "("))
+		skip_parentheses(r);
+	name = r->token;
 	while (!r->failed && !ptx_is_token(r, "{") && !ptx_is_token(r, ";")) {
 		if (r->token.kind == TOKEN_END)
 			ptx_fail(r);
 		ptx_next_token(r);
 	}
-	if (!ptx_accept(r, ";"))
-		skip_body(r);
+	if (!r->failed && !ptx_accept(r, ";"))
+		take_body(r, &name);
 }
 
 /* One initial value: an integer, 0f/0d hexadecimal or decimal float, or a symbol (as zero). */
@@ -517,6 +552,24 @@ static void take_variable(struct reader *r, bool is_const, bool is_extern)
 	ptx_expect(r, ";");
 }
 
+/* Shared variables of the module. An external one without a size is the dynamic shared memory. */
+static void take_shared(struct reader *r)
+{
+	struct declaration d, last;
+	bool first = true;
+
+	do {
+		take_declaration(r, first ? NULL : &last, &d);
+		last = d;
+		first = false;
+		if (!r->failed &&
+			footprints_add_variable(
+				r->footprints, d.name.p, d.name.n, d.count * d.element) < 0)
+			ptx_fail(r);
+	} while (!r->failed && ptx_accept(r, ","));
+	ptx_expect(r, ";");
+}
+
 static void take_version(struct reader *r)
 {
 	const struct token t = r->token;
@@ -601,9 +654,10 @@ static void take_directive(struct reader *r)
 		take_variable(r, false, is_extern);
 	else if (ptx_accept(r, ".const"))
 		take_variable(r, true, is_extern);
-	else if (ptx_is_token(r, ".shared") || ptx_is_token(r, ".tex") ||
-		ptx_is_token(r, ".alias") || ptx_is_token(r, ".pragma") ||
-		ptx_is_token(r, ".calltargets"))
+	else if (ptx_accept(r, ".shared"))
+		take_shared(r);
+	else if (ptx_is_token(r, ".tex") || ptx_is_token(r, ".alias") ||
+		ptx_is_token(r, ".pragma") || ptx_is_token(r, ".calltargets"))
 		skip_statement(r);
 	else if (ptx_is_token(r, ".file") || ptx_is_token(r, ".loc"))
 		skip_line(r);
@@ -652,6 +706,25 @@ static enum image_status take_header(struct reader *r, unsigned device_sm)
 	return IMAGE_OK;
 }
 
+static uint32_t at_most_32_bits(uint64_t n)
+{
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static void take_directives(struct reader *r)
+{
+	while (!r->failed && r->token.kind != TOKEN_END)
+		take_directive(r);
+	for (size_t i = 0; i < r->image->n_kernels; i++) {
+		struct image_kernel *kernel = &r->image->kernels[i];
+		struct footprint sum = footprints_sum(
+			r->footprints, kernel->name, strlen(kernel->name));
+
+		kernel->shared_bytes = at_most_32_bits(sum.shared_bytes);
+		kernel->local_bytes = at_most_32_bits(sum.local_bytes);
+	}
+}
+
 enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
 	struct image_log *log, struct image *ret_image)
 {
@@ -666,8 +739,13 @@ enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
 
 	if (status != IMAGE_OK)
 		return status;
-	while (!r.failed && r.token.kind != TOKEN_END)
-		take_directive(&r);
+	r.footprints = footprints_new();
+	if (!r.footprints) {
+		image_done(&image);
+		return IMAGE_NO_MEMORY;
+	}
+	take_directives(&r);
+	footprints_free(r.footprints);
 	if (!r.failed && r.address_size != 64)
 		image_log_set(log, ptx_line(&r),
 			".address_size %u: this driver has 64-bit addresses", r.address_size);

@@ -67,6 +67,32 @@ static void layouts(void)
 	image_done(&image);
 }
 
+/* A kernel uses what it names, and what the functions use that it names. */
+static void footprints(void)
+{
+	struct image image;
+
+	tap_ok(read_text(
+		       ".shared .align 4 .b8 a[400], b[8];\n.extern .shared .align 16 .b8 d[];\n"
+		       ".func deep() { .local .align 8 .b8 x[64]; ld.shared.u32 %r1, [b]; call loop; ret; }\n"
+		       ".func (.param .b32 r) loop() { .shared .b32 own; st.shared.u32 [a], 0; call deep; ret; }\n"
+		       ".entry first() { .local .align 16 .b8 x[100]; .local .b64 y;\n"
+		       " mov.u32 %r1, a; mov.u32 %r2, a; ret; }\n"
+		       ".entry second() { mov.u32 %r1, d; call loop; ret; }\n"
+		       ".entry third() { ret; }\n.section .debug { .b64 a, loop }\n",
+		       &image) == IMAGE_OK,
+		"shared variables of the module, and functions that call each other");
+	tap_ok(image.kernels[0].shared_bytes == 400 && image.kernels[0].local_bytes == 112,
+		"a variable that a kernel names twice counts once: %u, %u",
+		image.kernels[0].shared_bytes, image.kernels[0].local_bytes);
+	tap_ok(image.kernels[1].shared_bytes == 412 && image.kernels[1].local_bytes == 64,
+		"all memory that called functions use counts: %u, %u",
+		image.kernels[1].shared_bytes, image.kernels[1].local_bytes);
+	tap_ok(image.kernels[2].shared_bytes == 0 && image.kernels[2].local_bytes == 0,
+		"a kernel that names nothing uses nothing, and debug information is no use");
+	image_done(&image);
+}
+
 static void refused(void)
 {
 	static const struct {
@@ -495,6 +521,7 @@ int main(void)
 {
 	tap_begin();
 	part_run("layouts", layouts);
+	part_run("memory of functions", footprints);
 	part_run("refused", refused);
 	part_run("damaged text", damaged);
 	part_run("damaged ELF", damaged_elf);
