@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that tests compile themselves: tests/programs/cuda-thread.c under each sanitizer of the machine's compilers, and
-tests/programs/other-libc.c for musl."""
+"""Programs that tests compile themselves: tests/programs/cuda-thread.c under each sanitizer of the machine's compilers,
+tests/programs/other-libc.c for musl, and modules."""
 
 import os
 import re
@@ -65,3 +65,10 @@ def sanitized(folder):
 def musl(folder):
     """A dynamic program of musl's, as of build(); None without musl's compiler."""
     return build(folder, "musl", source_of("other-libc.c"), ["musl-gcc"]) if shutil.which("musl-gcc") else None
+
+
+def module(folder, name):
+    """A shared library of a source in tests/programs."""
+    path, fault = build(folder, "module", source_of(name), ["gcc", "-shared", "-fPIC"])
+    assert not fault, fault
+    return path

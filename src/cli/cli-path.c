@@ -134,6 +134,9 @@ int cli_path_runtimes(struct cli_path_runtimes *ret, struct error *err)
 	return r;
 }
 
+#define NAMES_LOCAL "divvy-names"
+#define NAMES_REMOTE "divvy-remote-names"
+
 static bool is_hook(struct str path)
 {
 	static const char *const ours[] = {"libdivvy-cuda.so", "libdivvy-nvml.so",
@@ -177,4 +180,37 @@ void cli_path_preload(const char *cuda, const char *nvml, const struct cli_path_
 				buf_add_byte(out, ':');
 				buf_add(out, path);
 			}
+}
+
+/* The folders of this and other versions have these names. */
+static bool is_names_folder(struct str path)
+{
+	struct str rest = path, name = path, part;
+
+	while (str_split(&rest, '/', &part))
+		if (part.n)
+			name = part;
+	return str_is(name, NAMES_LOCAL) || str_is(name, NAMES_REMOTE);
+}
+
+bool cli_path_library_path(const char *cuda, struct buf *out)
+{
+	const char *before = getenv("LD_LIBRARY_PATH"), *slash = strrchr(cuda, '/');
+	struct str rest = str_from(before ? before : ""), part;
+	char folder[PLACES_PATH];
+
+	if (!slash)
+		return false;
+	snprintf(folder, sizeof(folder), "%.*s/%s", (int)(slash - cuda), cuda,
+		strcmp(slash, "/libdivvy-cuda.so") == 0 ? NAMES_LOCAL : NAMES_REMOTE);
+	if (access(folder, X_OK) < 0)
+		return false;
+	buf_addf(out, "%s", folder);
+	/* An empty piece is the working folder, which is nobody's wish in an empty list. */
+	while (before && before[0] && str_split(&rest, ':', &part))
+		if (!is_names_folder(part)) {
+			buf_add_byte(out, ':');
+			buf_add(out, part);
+		}
+	return true;
 }

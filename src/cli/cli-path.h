@@ -65,4 +65,13 @@ int cli_path_runtimes(struct cli_path_runtimes *ret, struct error *err);
 void cli_path_preload(const char *cuda, const char *nvml, const struct cli_path_runtimes *runtimes,
 	struct buf *out);
 
+/*
+ * The new value of LD_LIBRARY_PATH: a folder beside the library `cuda` that has the libraries by
+ * the names libcuda.so and libnvidia-ml.so, then the old value without the folders of an outer
+ * `divvy run`. A module that a program loads with RTLD_DEEPBIND calls the C library's dlopen(),
+ * which the interception library cannot see, and a remote program's dlopen() is the C library's
+ * anyway. Returns false and writes nothing if there is no such folder.
+ */
+bool cli_path_library_path(const char *cuda, struct buf *out);
+
 #endif

@@ -346,9 +346,11 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 {
 	static const char *const kept[] = {"DIVVY_TENANT", "DIVVY_SOCKET", "DIVVY_SIM",
 		"DIVVY_DRIVER", "DIVVY_ABSENT", "DIVVY_REMOTE_HOOKS", REMOTE_ENV};
-	_cleanup_buf_ struct buf preload = BUF_INIT(PLACES_PRELOAD);
+	_cleanup_buf_ struct buf preload = BUF_INIT(PLACES_PRELOAD),
+				 folders = BUF_INIT(PLACES_PRELOAD);
 	char cuda[PLACES_PATH], nvml[PLACES_PATH];
 	struct cli_path_runtimes runtimes;
+	bool has_folders;
 	int r = cli_path_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
 	r = r < 0 ? r : cli_path_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
@@ -358,10 +360,12 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 	if (r < 0)
 		return r;
 	cli_path_preload(cuda, nvml, &runtimes, &preload);
+	has_folders = cli_path_library_path(cuda, &folders);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		unsetenv(kept[i]);
 	if (buf_error(&preload) < 0 || setenv("DIVVY_REMOTE", address->sun_path, 1) < 0 ||
-		setenv("LD_PRELOAD", buf_text(&preload), 1) < 0)
+		setenv("LD_PRELOAD", buf_text(&preload), 1) < 0 || buf_error(&folders) < 0 ||
+		(has_folders && setenv("LD_LIBRARY_PATH", buf_text(&folders), 1) < 0))
 		return fail(err, E2BIG, "the environment is too large");
 	return 0;
 }

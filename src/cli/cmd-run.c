@@ -145,7 +145,8 @@ struct hooks {
 
 static int set_environment(const json_t *answer, const struct hooks *hooks, bool preload)
 {
-	_cleanup_buf_ struct buf text = BUF_INIT(PLACES_PRELOAD);
+	_cleanup_buf_ struct buf text = BUF_INIT(PLACES_PRELOAD),
+				 folders = BUF_INIT(PLACES_PRELOAD);
 	const char *name;
 	json_t *value;
 
@@ -161,7 +162,11 @@ static int set_environment(const json_t *answer, const struct hooks *hooks, bool
 		return -E2BIG;
 	if (setenv("LD_PRELOAD", buf_text(&text), 1) < 0 || setenv("DIVVY_ABSENT", "closed", 0) < 0)
 		return -errno;
-	return 0;
+	if (!cli_path_library_path(hooks->cuda, &folders))
+		return 0;
+	if (buf_error(&folders) < 0)
+		return -E2BIG;
+	return setenv("LD_LIBRARY_PATH", buf_text(&folders), 1) < 0 ? -errno : 0;
 }
 
 static int cmd_run_rewrite_command(const struct cli_args *args, const struct client *c,
@@ -193,6 +198,14 @@ static int cmd_run_rewrite_command(const struct cli_args *args, const struct cli
 	return container_rewrite(&plan, args->operand, ret, err);
 }
 
+static void add_library_path(struct buf *out)
+{
+	const char *folders = getenv("LD_LIBRARY_PATH");
+
+	if (folders)
+		buf_addf(out, "LD_LIBRARY_PATH=%s\n", folders);
+}
+
 /* Prints this process's environment, which the program would inherit. */
 static int print_plan(
 	const struct cli_args *args, const json_t *answer, char *const *argv, struct error *err)
@@ -205,16 +218,18 @@ static int print_plan(
 	if (cli_has(args, "remote")) {
 		/*
 		 * The tenant's own variables go to the local server's worker. The program gets only
-		 * these two.
+		 * these three.
 		 */
 		buf_addf(&out, "DIVVY_REMOTE=%s\nLD_PRELOAD=%s\n", getenv("DIVVY_REMOTE"),
 			getenv("LD_PRELOAD"));
+		add_library_path(&out);
 	} else if (!is_container) {
 		json_object_foreach(json_object_get(answer, "env"), name, value)
 			if (json_is_string(value))
 				buf_addf(&out, "%s=%s\n", name, json_string_value(value));
 		buf_addf(&out, "LD_PRELOAD=%s\nDIVVY_ABSENT=%s\n", getenv("LD_PRELOAD"),
 			getenv("DIVVY_ABSENT"));
+		add_library_path(&out);
 	}
 	container_format(argv, &out);
 	return output_buf(&out, err);

@@ -6,11 +6,12 @@ with unusual names."""
 import os
 import resource
 import shutil
+import sys
 import tempfile
 
 from rig import BUILD, SPIN, Rig, Skip, main, refused
 
-from builds import musl, sanitized
+from builds import module, musl, sanitized
 
 
 def run_sanitized(*options, without=()):
@@ -56,6 +57,34 @@ for target, source in sorted(mounts.items(), reverse=True):
 assert env["LD_PRELOAD"].count("/libdivvy-") == 4, env
 os.execve(rest[1], rest[1:], env)
 """
+
+
+DEEP = """
+import ctypes, os, sys
+module = ctypes.CDLL(sys.argv[1], os.RTLD_NOW | os.RTLD_DEEPBIND)
+print(module.device_memory(sys.argv[2].encode()))
+"""
+
+
+def deep_bound_modules_find_the_tenants_device():
+    """Such a module calls the C library's dlopen(), which divvy cannot intercept."""
+    with Rig() as rig, tempfile.TemporaryDirectory() as folder:
+        path = module(folder, "deep.c")
+        for options in ((), ("--remote", "local")):
+            for name in ("libcuda.so", "libcuda.so.1"):
+                wish = ("-q", "--request", "0.1", "--memory", "2Gi", *options)
+                done = rig.divvy("run", *wish, "--", sys.executable, "-c", DEEP, path, name)
+                assert (done.returncode, done.stdout) == (0, "2048\n"), (options, name, done)
+
+
+def the_library_path_has_each_folder_once():
+    with Rig() as rig:
+        for before, after in ((None, ""), ("", ""), ("/a:/x/divvy-names/:/b:/y/divvy-remote-names", ":/a:/b")):
+            env = {} if before is None else {"LD_LIBRARY_PATH": before}
+            for options, name in ((), "divvy-names"), (("--remote", "local"), "divvy-remote-names"):
+                done = rig.divvy("run", "--request", "0.1", "--dry-run", *options, "--", "true", env=env)
+                (line,) = [w for w in done.stdout.splitlines() if w.startswith("LD_LIBRARY_PATH=")]
+                assert line.endswith(f"/{name}{after}") and line.count("divvy-") == 1, (before, line)
 
 
 def musl_program(folder):
@@ -178,6 +207,8 @@ main(
     spin_uses_processor_time_for_its_kernels,
     sanitized_programs_run,
     sanitized_programs_run_with_a_remote_device,
+    deep_bound_modules_find_the_tenants_device,
+    the_library_path_has_each_folder_once,
     musl_programs_run_without_divvys_libraries,
     musl_programs_in_containers_run_without_divvys_libraries,
 )

@@ -556,7 +556,7 @@ def a_dry_run_shows_the_programs_environment():
         done = rig.divvy("run", "--request", "0.2", "--remote", "local", "--dry-run", "--", "a", "program")
         *env, argv = done.stdout.splitlines()
         env = dict(line.split("=", 1) for line in env)
-        assert sorted(env) == ["DIVVY_REMOTE", "LD_PRELOAD"] and argv == "a program", done.stdout
+        assert sorted(env) == ["DIVVY_REMOTE", "LD_LIBRARY_PATH", "LD_PRELOAD"] and argv == "a program", done.stdout
         assert "libdivvy-remote.so" in env["LD_PRELOAD"] and not os.path.exists(env["DIVVY_REMOTE"]), env
 
 
