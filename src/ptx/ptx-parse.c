@@ -493,9 +493,11 @@ bool parse_declaration(struct parser *p)
 	static const char *const spaces[] = {".shared", ".local", ".param", ".global", ".const"};
 	bool is_extern = false;
 
+	p->is_weak = false;
 	while (lex_is(&p->lex, ".extern") || lex_is(&p->lex, ".visible") ||
 		lex_is(&p->lex, ".weak") || lex_is(&p->lex, ".common")) {
 		is_extern |= lex_is(&p->lex, ".extern");
+		p->is_weak |= lex_is(&p->lex, ".weak");
 		lex_next(&p->lex);
 	}
 	if (p->func && lex_accept(&p->lex, ".reg")) {
@@ -721,10 +723,25 @@ static void parse_body(struct parser *p)
 	p->line = 0;
 }
 
+static void parse_skip_body(struct parser *p)
+{
+	uint32_t depth = 0;
+
+	do {
+		if (p->lex.token.kind == LEX_END) {
+			parse_fail(p, EINVAL, "function without end");
+			return;
+		}
+		depth += lex_is(&p->lex, "{");
+		depth -= lex_is(&p->lex, "}");
+		lex_next(&p->lex);
+	} while (depth);
+}
+
 /* `frame` has the parameters, which are declared before the function's name is known. */
 static void parse_function_in(struct parser *p, struct func *frame)
 {
-	const bool is_entry = frame->is_entry;
+	const bool is_entry = frame->is_entry, is_weak = p->is_weak;
 	struct param *rets = NULL, *params = NULL;
 	uint32_t n_rets = 0, n_params = 0;
 	struct symbol *s;
@@ -764,6 +781,12 @@ static void parse_function_in(struct parser *p, struct func *frame)
 		p->ptx->has_heap |= f->builtin == BUILTIN_MALLOC;
 	}
 	f = p->ptx->funcs[s->index];
+	/* Linked modules may have copies of one weak function: the first copy counts. */
+	if (f->has_body && is_weak && lex_is(&p->lex, "{")) {
+		parse_skip_body(p);
+		parse_scope_close(p);
+		return;
+	}
 	if (f->has_body && !lex_is(&p->lex, ";")) {
 		parse_fail(p, EINVAL, "'%" STR_FMT "' has two bodies", STR_ARG(name));
 		return;

@@ -88,6 +88,7 @@ struct parser {
 	struct ptx *ptx;
 	struct error *err;
 	bool has_failed;
+	bool is_weak; /* the directive that is read now: .weak */
 	int code;
 	const struct ptx_loading *loading;
 	uint64_t taken; /* of the memory, for everything that the parser and the module have */

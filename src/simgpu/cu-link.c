@@ -187,6 +187,20 @@ static CUresult link_fatbin(struct linker *linker, const uint8_t *data, size_t s
 	return r;
 }
 
+/*
+ * An archive of machine code, such as libcudadevrt.a. The linker takes nothing from the archive:
+ * cu-devrt.h has functions of the device runtime. A kernel that calls another function of the
+ * archive does not load, and the log names the function.
+ */
+static CUresult link_library(const char *data, size_t size)
+{
+	static const char magic[] = "!<arch>\n";
+
+	CU_CHECK(size >= strlen(magic) && memcmp(data, magic, strlen(magic)) == 0,
+		CUDA_ERROR_INVALID_IMAGE);
+	return CUDA_SUCCESS;
+}
+
 CUresult simgpu_cuLinkAddData_v2(struct cu_context *ctx, struct linker *linker, CUjitInputType type,
 	void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options,
 	void **optionValues)
@@ -198,6 +212,7 @@ CUresult simgpu_cuLinkAddData_v2(struct cu_context *ctx, struct linker *linker, 
 	case CU_JIT_INPUT_PTX: return link_text(linker, data, size, sm);
 	case CU_JIT_INPUT_CUBIN: return link_cubin(linker, data, size, sm);
 	case CU_JIT_INPUT_FATBINARY: return link_fatbin(linker, data, size, sm);
+	case CU_JIT_INPUT_LIBRARY: return link_library(data, size);
 	default: return CUDA_ERROR_NOT_SUPPORTED;
 	}
 }

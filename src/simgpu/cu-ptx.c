@@ -8,6 +8,7 @@
  * The layout of parameters follows the PTX ISA. Each parameter starts at the next multiple of its
  * alignment, which is its type's size unless .align sets another. Pure code, any thread.
  */
+#include "simgpu/cu-devrt.h"
 #include "simgpu/cu-footprint.h"
 #include "simgpu/cu-image.h"
 
@@ -15,6 +16,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cleanup.h"
 
 enum token_kind { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_PUNCT, TOKEN_BAD };
 
@@ -34,6 +37,8 @@ struct reader {
 	char suffix; /* of .target: 'a' in sm_90a */
 	uint32_t target_line;
 	bool failed;
+	/* Bits of cu_devrt[]: a function of the text is declared, or has a body in the module. */
+	unsigned needs_devrt, has_devrt;
 };
 
 static bool is_word(int c)
@@ -410,21 +415,39 @@ static void take_entry(struct reader *r)
 		take_body(r, &name);
 }
 
+/* The bit of the text in cu_devrt[] that has the function of this name; 0: none. */
+static unsigned devrt_of(const struct reader *r)
+{
+	for (unsigned i = 0; i < CU_DEVRT_TEXTS; i++)
+		for (size_t j = 0; j < ARRAY_SIZE(cu_devrt[i].functions); j++)
+			if (ptx_is_token(r, cu_devrt[i].functions[j]))
+				return 1u << i;
+	return 0;
+}
+
 /* A function's result precedes its name, in parentheses. */
 static void take_function(struct reader *r)
 {
 	struct token name;
+	unsigned devrt;
 
 	if (ptx_is_token(r, "("))
 		skip_parentheses(r);
 	name = r->token;
+	devrt = devrt_of(r);
 	while (!r->failed && !ptx_is_token(r, "{") && !ptx_is_token(r, ";")) {
 		if (r->token.kind == TOKEN_END)
 			ptx_fail(r);
 		ptx_next_token(r);
 	}
-	if (!r->failed && !ptx_accept(r, ";"))
-		take_body(r, &name);
+	if (r->failed)
+		return;
+	if (ptx_accept(r, ";")) {
+		r->needs_devrt |= devrt;
+		return;
+	}
+	r->has_devrt |= devrt;
+	take_body(r, &name);
 }
 
 /* One initial value: an integer, 0f/0d hexadecimal or decimal float, or a symbol (as zero). */
@@ -711,10 +734,27 @@ static uint32_t at_most_32_bits(uint64_t n)
 	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-static void take_directives(struct reader *r)
+/* Reads a text that the module needs and lacks; the caller joins their texts. */
+static void take_devrt(struct reader *r, const char *text)
 {
+	r->start = r->p = text;
+	r->end = text + strlen(text);
+	ptx_next_token(r);
 	while (!r->failed && r->token.kind != TOKEN_END)
 		take_directive(r);
+}
+
+static void take_directives(struct reader *r)
+{
+	unsigned needed;
+
+	while (!r->failed && r->token.kind != TOKEN_END)
+		take_directive(r);
+	needed = r->needs_devrt & ~r->has_devrt;
+	for (unsigned i = 0; i < CU_DEVRT_TEXTS; i++)
+		if (!r->failed && (needed & 1u << i))
+			take_devrt(r, cu_devrt[i].text);
+	r->needs_devrt = needed;
 	for (size_t i = 0; i < r->image->n_kernels; i++) {
 		struct image_kernel *kernel = &r->image->kernels[i];
 		struct footprint sum = footprints_sum(
@@ -723,6 +763,28 @@ static void take_directives(struct reader *r)
 		kernel->shared_bytes = at_most_32_bits(sum.shared_bytes);
 		kernel->local_bytes = at_most_32_bits(sum.local_bytes);
 	}
+}
+
+/* The module's text, and behind it the texts of cu_devrt[] that `devrt` has the bits of. */
+static bool join_text(struct image *image, const char *text, size_t n, unsigned devrt)
+{
+	size_t size = n, at = n;
+
+	for (unsigned i = 0; i < CU_DEVRT_TEXTS; i++)
+		if (devrt & 1u << i)
+			size += strlen(cu_devrt[i].text);
+	image->text = malloc(size + 1);
+	if (!image->text)
+		return false;
+	memcpy(image->text, text, n);
+	for (unsigned i = 0; i < CU_DEVRT_TEXTS; i++)
+		if (devrt & 1u << i) {
+			memcpy(image->text + at, cu_devrt[i].text, strlen(cu_devrt[i].text));
+			at += strlen(cu_devrt[i].text);
+		}
+	image->text[at] = '\0';
+	image->text_bytes = at;
+	return true;
 }
 
 enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
@@ -753,14 +815,10 @@ enum image_status image_read_ptx(const char *text, size_t n, unsigned device_sm,
 		image_done(&image);
 		return IMAGE_BAD_PTX;
 	}
-	image.text_bytes = n;
-	image.text = malloc(n + 1);
-	if (!image.text || image_sort_kernels(&image) < 0) {
+	if (!join_text(&image, text, n, r.needs_devrt) || image_sort_kernels(&image) < 0) {
 		image_done(&image);
 		return IMAGE_NO_MEMORY;
 	}
-	memcpy(image.text, text, n);
-	image.text[n] = '\0';
 	*ret_image = image;
 	return IMAGE_OK;
 }

@@ -100,6 +100,154 @@ static void computes(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+static const char *const heap_text = HEAD
+	".extern .func (.param .b64 func_retval0) malloc(.param .b64 malloc_param_0);\n"
+	".extern .func free(.param .b64 free_param_0);\n"
+	/* Each thread takes and frees a block again and again, and finds its own bytes in it. */
+	".visible .entry churn(.param .u64 wrong)\n"
+	"{\n"
+	"	.reg .pred %p, %q; .reg .b32 %r<10>; .reg .b64 %d<6>;\n"
+	"	ld.param.u64 %d1, [wrong];\n"
+	"	mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;\n"
+	"	mad.lo.s32 %r1, %r2, 128, %r1;\n"
+	"	mov.u32 %r3, 0;\n"
+	"again:\n"
+	"	mad.lo.s32 %r4, %r3, 7, %r1; and.b32 %r4, %r4, 255; add.s32 %r4, %r4, 8;\n"
+	"	cvt.u64.u32 %d2, %r4;\n"
+	"	{ .param .b64 in; .param .b64 out; st.param.b64 [in], %d2;\n"
+	"	call.uni (out), malloc, (in); ld.param.b64 %d3, [out]; }\n"
+	"	setp.eq.u64 %p, %d3, 0;\n"
+	"	@%p bra bad;\n"
+	"	st.u32 [%d3], %r1; st.u32 [%d3+4], %r3;\n"
+	"	bar.sync 0;\n"
+	"	ld.u32 %r5, [%d3]; ld.u32 %r6, [%d3+4];\n"
+	"	setp.ne.u32 %p, %r5, %r1; setp.ne.u32 %q, %r6, %r3; or.pred %p, %p, %q;\n"
+	"	@%p bra bad;\n"
+	"	{ .param .b64 in; st.param.b64 [in], %d3; call.uni free, (in); }\n"
+	"	add.s32 %r3, %r3, 1;\n"
+	"	setp.lt.u32 %p, %r3, 60;\n"
+	"	@%p bra again;\n"
+	"	ret;\n"
+	"bad:\n"
+	"	mov.u32 %r7, 1; atom.global.add.u32 %r8, [%d1], %r7;\n"
+	"	ret;\n"
+	"}\n"
+	/* Takes blocks until none is left, frees all, and counts: one for each block. */
+	".visible .entry fill(.param .u64 count, .param .u64 bytes)\n"
+	"{\n"
+	"	.reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<6>;\n"
+	"	ld.param.u64 %d1, [count]; ld.param.u64 %d2, [bytes];\n"
+	"	mov.u64 %d4, 0; mov.u32 %r1, 0;\n"
+	"more:\n"
+	"	{ .param .b64 in; .param .b64 out; st.param.b64 [in], %d2;\n"
+	"	call.uni (out), malloc, (in); ld.param.b64 %d3, [out]; }\n"
+	"	setp.eq.u64 %p, %d3, 0;\n"
+	"	@%p bra empty;\n"
+	"	st.u64 [%d3], %d4; mov.u64 %d4, %d3; add.s32 %r1, %r1, 1;\n"
+	"	bra more;\n"
+	"empty:\n"
+	"	setp.eq.u64 %p, %d4, 0;\n"
+	"	@%p bra done;\n"
+	"	ld.u64 %d5, [%d4];\n"
+	"	{ .param .b64 in; st.param.b64 [in], %d4; call.uni free, (in); }\n"
+	"	mov.u64 %d4, %d5;\n"
+	"	bra empty;\n"
+	"done:\n"
+	"	{ .param .b64 in; st.param.b64 [in], %d4; call.uni free, (in); }\n"
+	"	st.global.u32 [%d1], %r1;\n"
+	"	ret;\n"
+	"}\n";
+
+static unsigned fill_heap(CUfunction fill, CUdeviceptr count, uint64_t bytes)
+{
+	void *params[] = {&count, &bytes};
+	unsigned n;
+
+	run(fill, 1, 1, 0, params);
+	NEED(drv.cuMemcpyDtoH_v2(&n, count, 4));
+	return n;
+}
+
+/* The heap has 8 MiB. Blocks of a size go back to the blocks of this size. */
+static void allocates(void)
+{
+	CUcontext context = begin_context();
+	CUmodule module;
+	CUdeviceptr out;
+	unsigned wrong = 0, first;
+	void *params[] = {&out};
+	CUfunction churn, fill;
+
+	NEED(drv.cuModuleLoadData(&module, heap_text));
+	churn = kernel_get(module, "churn");
+	fill = kernel_get(module, "fill");
+	out = device_memory(4);
+	NEED(drv.cuMemcpyHtoD_v2(out, &wrong, 4));
+	run(churn, 40, 128, 0, params);
+	NEED(drv.cuMemcpyDtoH_v2(&wrong, out, 4));
+	tap_ok(wrong == 0, "threads of many blocks have blocks of their own: %u have not", wrong);
+	NEED(drv.cuModuleUnload(module));
+	NEED(drv.cuModuleLoadData(&module, heap_text));
+	fill = kernel_get(module, "fill");
+	first = fill_heap(fill, out, 1000);
+	tap_ok(first >= 8000 && first <= 8388, "malloc returns NULL when 8 MiB are full: %u",
+		first);
+	tap_ok(fill_heap(fill, out, 1000) == first, "free blocks are allocated again");
+	tap_ok(fill_heap(fill, out, UINT64_MAX) == 0 && fill_heap(fill, out, (8 << 20) + 1) == 0,
+		"a block cannot have more than the heap");
+	NEED(drv.cuCtxDestroy_v2(context));
+}
+
+/* Each round, each block adds 1, and after the barrier sees the sum of all blocks. */
+static const char *const grid_text = HEAD
+	".extern .func (.param .b64 func_retval0) cudaCGGetIntrinsicHandle(.param .b32 x);\n"
+	".extern .func (.param .b32 func_retval0) cudaCGSynchronize(.param .b64 x, .param .b32 y);\n"
+	".visible .entry rounds(.param .u64 sum, .param .u64 wrong)\n"
+	"{\n"
+	"	.reg .pred %p; .reg .b32 %r<12>; .reg .b64 %d<4>;\n"
+	"	ld.param.u64 %d1, [sum]; ld.param.u64 %d2, [wrong];\n"
+	"	{ .param .b32 in; .param .b64 out; mov.u32 %r1, 1; st.param.b32 [in], %r1;\n"
+	"	call.uni (out), cudaCGGetIntrinsicHandle, (in); ld.param.b64 %d3, [out]; }\n"
+	"	mov.u32 %r2, 0; mov.u32 %r3, 0;\n"
+	"	mov.u32 %r4, %nctaid.x; mov.u32 %r5, %nctaid.y; mul.lo.u32 %r4, %r4, %r5;\n"
+	"	mov.u32 %r5, %ntid.x; mul.lo.u32 %r4, %r4, %r5;\n"
+	"again:\n"
+	"	mov.u32 %r6, 1; atom.global.add.u32 %r7, [%d1], %r6; add.u32 %r3, %r3, %r4;\n"
+	"	{ .param .b64 in; .param .b32 zero; .param .b32 out;\n"
+	"	st.param.b64 [in], %d3; mov.u32 %r8, 0; st.param.b32 [zero], %r8;\n"
+	"	call.uni (out), cudaCGSynchronize, (in, zero); ld.param.b32 %r9, [out]; }\n"
+	"	ld.volatile.global.u32 %r10, [%d1];\n"
+	"	setp.eq.u32 %p, %r10, %r3;\n"
+	"	@!%p atom.global.add.u32 %r7, [%d2], %r6;\n"
+	"	{ .param .b64 in; .param .b32 zero; .param .b32 out;\n"
+	"	st.param.b64 [in], %d3; st.param.b32 [zero], %r8;\n"
+	"	call.uni (out), cudaCGSynchronize, (in, zero); ld.param.b32 %r11, [out]; }\n"
+	"	atom.global.or.b32 %r7, [%d2+4], %r9;\n"
+	"	add.u32 %r2, %r2, 1; setp.lt.u32 %p, %r2, 5;\n"
+	"	@%p bra again;\n"
+	"	ret;\n"
+	"}\n";
+
+static void grids_wait(void)
+{
+	CUcontext context = begin_context();
+	CUfunction rounds = load(grid_text, "rounds");
+	CUdeviceptr sum = device_memory(4), wrong = device_memory(8);
+	unsigned zero[2] = {0}, n[2];
+	void *params[] = {&sum, &wrong};
+
+	NEED(drv.cuMemcpyHtoD_v2(sum, zero, 4));
+	NEED(drv.cuMemcpyHtoD_v2(wrong, zero, 8));
+	NEED(drv.cuLaunchCooperativeKernel(rounds, 3, 2, 1, 40, 1, 1, 0, NULL, params));
+	NEED(drv.cuMemcpyDtoH_v2(n, wrong, 8));
+	tap_ok(n[0] == 0 && n[1] == 0, "a grid waits for all of its blocks: %u wrong, error %u",
+		n[0], n[1]);
+	run(rounds, 1, 1, 0, params);
+	NEED(drv.cuMemcpyDtoH_v2(n, wrong, 8));
+	tap_ok(n[1] == CUDA_ERROR_NOT_SUPPORTED, "a grid of a plain launch cannot wait: %u", n[1]);
+	NEED(drv.cuCtxDestroy_v2(context));
+}
+
 static void reaches_memory(void)
 {
 	static const char *const text = HEAD
@@ -448,6 +596,8 @@ int main(void)
 {
 	static const struct part parts[] = {
 		{"computes", computes},
+		{"blocks of the heap", allocates},
+		{"grids", grids_wait},
 		{"memory", reaches_memory},
 		{"atomics", counts},
 		{"parameters", many_parameters},

@@ -153,6 +153,9 @@ static void linker(void)
 	CUcontext context = begin_context();
 	static const char *const more =
 		".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry more() { ret; }\n";
+	static const char *const weak = ".version 7.0\n.target sm_70\n.address_size 64\n"
+					".weak .func copied(.param .b32 x) { { ret; } }\n";
+	static const char *const archive = "!<arch>\nsome.o/";
 	static uint8_t cubin[CUBIN_MAX];
 	size_t n = cubin_make(cubin, 90, "only", 0x45, 5000), size;
 	struct fatbin_wrapper wrapper;
@@ -168,6 +171,14 @@ static void linker(void)
 		"more", 0, NULL, NULL));
 	EXPECT(CUDA_ERROR_NOT_SUPPORTED,
 		drv.cuLinkAddData_v2(state, CU_JIT_INPUT_CUBIN, cubin, n, "cubin", 0, NULL, NULL));
+	for (int i = 0; i < 2; i++)
+		OK(drv.cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)weak,
+			strlen(weak) + 1, "weak", 0, NULL, NULL));
+	OK(drv.cuLinkAddData_v2(state, CU_JIT_INPUT_LIBRARY, (void *)(uintptr_t)archive,
+		strlen(archive), "archive", 0, NULL, NULL));
+	EXPECT(CUDA_ERROR_INVALID_IMAGE,
+		drv.cuLinkAddData_v2(state, CU_JIT_INPUT_LIBRARY, (void *)(uintptr_t)more,
+			strlen(more), "no archive", 0, NULL, NULL));
 	OK(drv.cuLinkComplete(state, &image, &size));
 	NEED(drv.cuModuleLoadData(&module, image));
 	kernel_get(module, "more");
