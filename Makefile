@@ -45,6 +45,9 @@ kubernetes: ## build the newest and the oldest Kubernetes for the tests, and pro
 		tests/k8s/get $$one >/dev/null || [ $$? -eq 77 ] || exit 1; \
 	done
 
+programs: build ## run other people's programs on the simulated GPU: fetches them; ONLY=numba,taichi for some, QUICK=1 for parts
+	@tests/third-party/run --write
+
 bench: build ## print every number, ONLY=launch,shares for some
 	@scripts/bench
 
@@ -87,4 +90,4 @@ release: ## a release of the current commit: VERSION=0.2.0; SKIP_CI=1 to try, wi
 clean: ## remove what was built and made
 	rm -rf build build-asan build-tsan build-fuzz out
 
-.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes bench reproduce fuzz lint format soak install deb artefacts release clean
+.PHONY: build help setup demo demo-remote demo-kubernetes check kubernetes programs bench reproduce fuzz lint format soak install deb artefacts release clean
