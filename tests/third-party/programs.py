@@ -10,15 +10,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # packages: the set of packages in requirements/. package: the one whose version the table shows. tests: arguments of pytest.
 # quota: a program of quota/ that allocates until the quota ends, and the error that it must print; None for programs that allocate
 # nothing. part: an expression for the names of the tests that QUICK=1 runs in other settings than alone. bounded: the same for
-# `make check`. In texts, {site} is the packages' folder, {sources} the folder of unpacked source packages, {here} this folder, and
+# `make check`. is_long: several processes share the tests. In texts, {site} is the packages' folder, {sources} the folder of unpacked source packages, {here} this folder, and
 # {driver} the setting's library by the name libcuda.so.
 Program = collections.namedtuple(
-    "Program", "name title packages package tests env quota error part bounded", defaults=({}, None, "", "", None)
+    "Program",
+    "name title packages package tests env quota error part bounded is_long",
+    defaults=({}, None, "", "", None, False),
 )
 
 NUMBA = "{site}/numba_cuda/numba/cuda/tests"
 TINYGRAD_TESTS = ("{sources}/test/test_tiny.py", "{sources}/test/test_ops.py", "{here}/own/test_tinygrad_training.py")
-TINYGRAD_PART = r"test_tiny|training|test_ops.py::TestOps::test_(a|b|c|e|g|m|r|s)"
+TINYGRAD_PART = r"test_tiny|training|test_ops.py::TestOps::test_(add|mul|div|sum|mean|max|relu|softmax|matmul|gemm|cat|exp|log|pow|where)$"
 TINYGRAD = {
     "PYTHONPATH": "{sources}",
     "DEV": "CUDA",
@@ -38,8 +40,9 @@ PROGRAMS = (
         env={"PYTHONPATH": "{site}/numba_cuda"},
         quota="numba_fills.py",
         error="CUDA_ERROR_OUT_OF_MEMORY",
-        part=r"cudadrv/|cudapy/test_(at|b|c[a-o]|f|g|i|l|m|op|p|r|s|t|v|w)|doc_examples",
+        part=r"cudadrv/test_(cuda_|events|streams|pinned|linker|host)|cudapy/test_(matmul|sync|transpose|blackscholes|reduction|coop|print)",
         bounded=r"cudapy/test_(matmul|sync|transpose|blackscholes|reduction)|cudadrv/test_(events|streams)",
+        is_long=True,
     ),
     Program(
         name="cuda-core",
@@ -68,6 +71,7 @@ PROGRAMS = (
         quota="tinygrad_fills.py",
         error="out of memory",
         part=TINYGRAD_PART,
+        is_long=True,
     ),
     Program(
         name="tinygrad-ptx",
@@ -79,6 +83,7 @@ PROGRAMS = (
         quota="tinygrad_fills.py",
         error="out of memory",
         part=TINYGRAD_PART,
+        is_long=True,
     ),
     Program(
         name="taichi",

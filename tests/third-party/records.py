@@ -53,7 +53,7 @@ def read_known(program):
 
 
 def left_out(program):
-    """Names of tests that do not run: they say nothing about divvy, or hang."""
+    """Patterns of the names of tests that do not run: they say nothing about divvy, or hang."""
     return [known.test for known in read_known(program) if known.setting == "none"]
 
 

@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "../component/cli"), os.path.join(HERE, "../component/remote")]
 
 from far import Far, serve  # noqa: E402
-from rig import BUILD, DIVVY, SPIN, Rig, patience, wait_for  # noqa: E402
+from rig import BUILD, DIVVY, SPIN, Rig, patience, wait_for  # noqa: E402,F401
 
 DEVICE = "1xH100-80Gi"
 NAME = "program"
@@ -24,6 +24,7 @@ class Alone:
 
     name, title = "alone", "alone"
     options = ("--request", "1.0")
+    can_repeat = True  # several at once, each with a device of its own
     driver = os.path.join(BUILD, "src/hook/divvy-names/libcuda.so")
 
     def __init__(self, rig):
@@ -59,6 +60,7 @@ class Network(Alone):
     """A remote device of another machine: both are network namespaces, and the program's has none of the device's files."""
 
     name, title = "network", "--remote over a network"
+    can_repeat = False  # the network's names
     driver = REMOTE_DRIVER
 
     def prepare(self):
