@@ -69,8 +69,15 @@ def paragraphs(text):
     return "\n\n".join(wrapped).rstrip() + "\n\n"
 
 
+def notes(folder, programs):
+    """A result that did not come from one run alone has a note."""
+    found = [(program, name, result_of(folder, program, name).get("note")) for program in programs for name in COLUMNS]
+    return "".join(paragraphs(f"{program.title}, {COLUMNS[name]}: {note}") for program, name, note in found if note)
+
+
 def write(path, folder, programs):
-    text = paragraphs(HEAD.format(device=DEVICE)) + table(folder, programs) + "\n\n" + paragraphs(TESTS.lstrip())
+    text = paragraphs(HEAD.format(device=DEVICE)) + table(folder, programs) + "\n\n"
+    text += notes(folder, programs) + paragraphs(TESTS.lstrip())
     text += "| program | where | tests | reason |\n|---|---|---|---|\n"
     text += "".join(row for program in programs for row in reasons(program))
     with open(path, "w", encoding="utf-8") as f:
