@@ -125,8 +125,8 @@ def a_program_runs_from_the_tree():
         done = r.divvy("run", "--simulate", "1xTest-1Gi", "--request", "0.5", "--", SPIN, "--count=5")
         assert done.returncode == 0, done.stderr
         env = r.divvy("run", "--request", "0.5", "--quiet", "--dry-run", "--", "true").stdout
-        # the simulated driver, both interception libraries and both CUDA runtimes
-        assert env.count(STAGE + "/") == 5, env
+        # the simulated driver, both interception libraries, both CUDA runtimes, and the folder of the driver's names
+        assert env.count(STAGE + "/") == 6, env
 
 
 main(
