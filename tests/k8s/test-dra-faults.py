@@ -78,6 +78,16 @@ def what_exists():
     return len(tenants(daemon)), len(cdi_files()), len(checkpoint(daemon)), len(sockets), fds
 
 
+def nothing_more_than(before):
+    """Connections to the API server come and go, so a few descriptors more or less are no leak; one in each cycle would be."""
+
+    def is_as_before():
+        *others, descriptors = what_exists()
+        return (*others,) == before[:-1] and descriptors <= before[-1] + 4
+
+    wait_for(is_as_before, f"no more exists than before the cycles: {before}; soon after them {what_exists()}")
+
+
 def is_consistent():
     """Each claim of the checkpoint has its tenants and CDI files, and nothing else has any."""
     claims = checkpoint(daemon)
@@ -177,7 +187,7 @@ def cycles_leak_nothing():
     before = what_exists()
     out = ask_ok("cycles", str(CYCLES), *claim, patience_s=1200)
     print(f"# {CYCLES} cycles: prepare takes {out.strip()} us (median, p99, most)")
-    assert what_exists() == before, (before, what_exists())
+    nothing_more_than(before)
     others = [allocated(f"other-{n}") for n in range(64)]
     for other in others:
         ask_ok("prepare", *other)
@@ -185,7 +195,7 @@ def cycles_leak_nothing():
     print(f"# beside 64 tenants: prepare takes {out.strip()} us (median, p99, most)")
     for other in others:
         ask_ok("unprepare", *other)
-    assert what_exists() == before, (before, what_exists())
+    nothing_more_than(before)
     for n in range(64):
         delete_claim(f"other-{n}")
     delete_claim("cycle")
