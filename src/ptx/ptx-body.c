@@ -415,6 +415,21 @@ static int64_t take_offset(struct parser *p)
 	return 0;
 }
 
+/* array[3] is the address of the element, and array+12 counts bytes. */
+static int64_t take_index(struct parser *p, const struct operand *o)
+{
+	uint64_t index;
+
+	if (!lex_accept(&p->lex, "["))
+		return take_offset(p);
+	if (o->symbol->kind != SYM_VARIABLE || !o->symbol->element_bytes)
+		parse_fail(
+			p, EINVAL, "'%" STR_FMT "' has an index and is no array", STR_ARG(o->name));
+	index = parse_number(p);
+	parse_expect(p, "]");
+	return (int64_t)(index * o->symbol->element_bytes);
+}
+
 static void take_operand(struct parser *p, struct operand *o);
 
 static void take_list(struct parser *p, struct operand *o, const char *end)
@@ -493,7 +508,7 @@ static void take_inner_operand(struct parser *p, struct operand *o)
 	}
 	lex_next(&p->lex);
 	if (o->kind == OP_SYMBOL)
-		o->offset = take_offset(p);
+		o->offset = take_index(p, o);
 	if (lex_accept(&p->lex, "|")) {
 		struct operand second;
 

@@ -268,6 +268,16 @@ static bool declaration_parse(
 	return !p->has_failed;
 }
 
+/* An index into an array of several dimensions counts whole rows. */
+static uint64_t element_bytes(const struct declaration *d)
+{
+	uint64_t bytes = d->n_dims ? (uint64_t)type_table[d->type].bytes * d->vector : 0;
+
+	for (uint32_t i = 1; i < d->n_dims; i++)
+		bytes *= d->dims[i];
+	return bytes;
+}
+
 int32_t parse_new_reg(struct parser *p, uint32_t bytes)
 {
 	uint32_t size = bytes == 0 ? 4 : bytes * LANES;
@@ -467,6 +477,7 @@ static void parse_variables(struct parser *p, const char *space, bool is_extern)
 			return;
 		s->type = d.type;
 		s->bytes = declaration_bytes(&d);
+		s->element_bytes = element_bytes(&d);
 		if (!strcmp(space, ".shared")) {
 			place_shared(p, s, &d, is_extern);
 		} else if (!strcmp(space, ".local") || !strcmp(space, ".param")) {
@@ -599,6 +610,7 @@ static uint32_t parse_params(struct parser *p, struct param **ret_params, bool i
 		s->type = d.type;
 		s->count = 1;
 		s->bytes = declaration_bytes(&d);
+		s->element_bytes = element_bytes(&d);
 		s->is_param = true;
 		if (is_reg) {
 			s->reg = params[n].reg = parse_new_reg(p, reg_bytes_of(d.type));

@@ -31,10 +31,12 @@ struct symbol {
 	enum space space; /* variables */
 	uint64_t address; /* variables, by space */
 	uint64_t bytes;   /* variables */
-	int32_t reg;      /* registers: offset of the first */
-	uint32_t count;   /* SYM_REGS */
-	uint32_t index;   /* functions, labels */
-	bool is_param;    /* in .param space */
+	/* arrays: bytes that an index of 1 adds to the address; 0: no array */
+	uint64_t element_bytes;
+	int32_t reg;    /* registers: offset of the first */
+	uint32_t count; /* SYM_REGS */
+	uint32_t index; /* functions, labels */
+	bool is_param;  /* in .param space */
 	struct call_shape *shape;
 	struct str *labels; /* SYM_TARGETS */
 	uint32_t n_labels;

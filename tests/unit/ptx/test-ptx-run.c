@@ -556,6 +556,27 @@ static void test_modifiers_change_results(void **state)
 	assert_true(f[0] == 1 && f[1] == 0);
 }
 
+static void test_an_index_counts_elements(void **state)
+{
+	static const char text[] = HEAD
+		".shared .f32 rows[4][3]; .shared .v2 .u32 pairs[4];\n" KERNEL
+		".local .align 4 .b8 bytes[16]; .local .align 4 .b32 words[8];\n"
+		/* tinygrad's PTX renderer takes the address of its arrays by index 0 */
+		"mov.u64 %x1, words[0]; st.local.u32 [%x1+4], 11; mov.u64 %x1, words[5];\n"
+		"st.local.u32 [%x1], 12; ld.local.u32 %r1, [words[1]];\n"
+		"ld.local.u32 %r2, [words+20]; st.global.v2.u32 [%m], {%r1, %r2};\n"
+		"mov.u64 %x1, bytes[4]; mov.u64 %x2, bytes; sub.u64 %x1, %x1, %x2;\n"
+		"st.global.u64 [%m+8], %x1;\n"
+		"mov.u32 %r1, rows[2]; mov.u32 %r2, rows; sub.u32 %r1, %r1, %r2;\n"
+		"mov.u32 %r2, pairs[3]; mov.u32 %r3, pairs; sub.u32 %r2, %r2, %r3;\n"
+		"st.global.v2.u32 [%m+16], {%r1, %r2}; ret; }\n";
+	static const uint32_t expected[] = {11, 12, 4, 0, 24, 24};
+
+	machine_init();
+	assert_int_equal(run_text(text, 1, 1).fault, PTX_OK);
+	assert_memory_equal(words(), expected, sizeof(expected));
+}
+
 static void test_labels_belong_to_their_blocks(void **state)
 {
 	static const char text[] = HEAD KERNEL
@@ -611,6 +632,8 @@ static void test_what_is_wrong_or_missing_does_not_load(void **state)
 		{"ld.global.u64 %r1, [%m];", "4 bytes", -EINVAL},
 		{"call missing;", "missing", -EINVAL},
 		{"mov.u32 %r1, 0x;", "0x", -EINVAL},
+		{".local .b32 one; mov.u64 %x1, one[0];", "'one' has an index", -EINVAL},
+		{".local .b32 a[2]; mov.u64 %x1, a[%r1];", "number expected", -EINVAL},
 		/* types of another size than the instruction's registers */
 		{".reg .b128 %w<3>; bfi.b128 %w0, %w1, %w2, 1, 2;", "'bfi.b128'", -ENOTSUP},
 		{".reg .b128 %w<3>; add.cc.b128 %w0, %w1, %w2;", "'add.cc.b128'", -ENOTSUP},
@@ -697,6 +720,7 @@ UNIT_MAIN(UNIT(test_a_kernel_changes_memory), UNIT(test_lanes_part_and_meet),
 	UNIT(test_half_matrices_are_multiplied), UNIT(test_wmma_loads_multiplies_and_stores),
 	UNIT(test_a_load_may_drop_its_value), UNIT(test_registers_begin_with_zeros),
 	UNIT(test_threads_may_stop_soon), UNIT(test_matrices_are_not_in_host_memory),
-	UNIT(test_widths_of_printed_numbers_are_bounded), UNIT(test_labels_belong_to_their_blocks),
-	UNIT(test_modifiers_change_results), UNIT(test_faults_name_their_line),
-	UNIT(test_what_is_wrong_or_missing_does_not_load), UNIT(test_calls_match_their_functions))
+	UNIT(test_widths_of_printed_numbers_are_bounded), UNIT(test_an_index_counts_elements),
+	UNIT(test_labels_belong_to_their_blocks), UNIT(test_modifiers_change_results),
+	UNIT(test_faults_name_their_line), UNIT(test_what_is_wrong_or_missing_does_not_load),
+	UNIT(test_calls_match_their_functions))
