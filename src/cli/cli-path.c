@@ -118,19 +118,20 @@ bool cli_path_has_runtime(const char *soname)
 	return !strcmp(soname, "libcudart.so.12") || !strcmp(soname, "libcudart.so.13");
 }
 
-int cli_path_runtimes(struct cli_path_runtimes *ret, struct error *err)
+void cli_path_runtimes(struct cli_path_runtimes *ret)
+{
+	ret->n = 0;
+	for (size_t i = 0; i < CLI_PATH_RUNTIMES; i++)
+		if (cli_path_hook(runtime_file[i], ret->path[ret->n], PLACES_PATH, NULL) >= 0)
+			ret->n++;
+}
+
+int cli_path_check_runtimes(const struct cli_path_runtimes *runtimes, struct error *err)
 {
 	int r = 0;
 
-	ret->n = 0;
-	for (size_t i = 0; i < CLI_PATH_RUNTIMES && r == 0; i++) {
-		char *path = ret->path[ret->n];
-
-		if (cli_path_hook(runtime_file[i], path, PLACES_PATH, NULL) < 0)
-			continue;
-		r = cli_path_check_preload(path, err);
-		ret->n++;
-	}
+	for (size_t i = 0; i < runtimes->n && r >= 0; i++)
+		r = cli_path_check_preload(runtimes->path[i], err);
 	return r;
 }
 

@@ -50,11 +50,11 @@ struct cli_path_runtimes {
 /* Whether divvy's runtimes include this library, such as libcudart.so.13. */
 bool cli_path_has_runtime(const char *soname);
 
-/*
- * Finds divvy's runtimes. A folder of $DIVVY_HOOKS without them is no error: *ret then has none.
- * -EINVAL: LD_PRELOAD cannot name them.
- */
-int cli_path_runtimes(struct cli_path_runtimes *ret, struct error *err);
+/* Finds divvy's runtimes. A folder of $DIVVY_HOOKS may lack them: *ret then has none. */
+void cli_path_runtimes(struct cli_path_runtimes *ret);
+
+/* -EINVAL: LD_PRELOAD cannot name one of them, as for cli_path_check_preload(). */
+int cli_path_check_runtimes(const struct cli_path_runtimes *runtimes, struct error *err);
 
 #define PLACES_PRELOAD (5u * PLACES_PATH)
 

@@ -356,7 +356,8 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 	r = r < 0 ? r : cli_path_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
 	r = r < 0 ? r : cli_path_check_preload(cuda, err);
 	r = r < 0 ? r : cli_path_check_preload(nvml, err);
-	r = r < 0 ? r : cli_path_runtimes(&runtimes, err);
+	cli_path_runtimes(&runtimes);
+	r = r < 0 ? r : cli_path_check_runtimes(&runtimes, err);
 	if (r < 0)
 		return r;
 	cli_path_preload(cuda, nvml, &runtimes, &preload);

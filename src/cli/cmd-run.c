@@ -408,10 +408,12 @@ static int cmd_run_run(const struct cli_args *args, struct error *err)
 	}
 	r = cli_path_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
 	r = r < 0 ? r : cli_path_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
-	r = r < 0 ? r : cli_path_runtimes(&hooks.runtimes, err);
+	cli_path_runtimes(&hooks.runtimes);
+	/* A container has the libraries under other paths. */
 	if (!engine) {
 		r = r < 0 ? r : cli_path_check_preload(hooks.cuda, err);
 		r = r < 0 ? r : cli_path_check_preload(hooks.nvml, err);
+		r = r < 0 ? r : cli_path_check_runtimes(&hooks.runtimes, err);
 	}
 	r = r < 0 ? r : start_daemon(&c, cli_get(args, "socket"), cli_get(args, "simulate"), err);
 	if (r < 0)

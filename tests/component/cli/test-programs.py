@@ -128,12 +128,13 @@ def musl_programs_in_containers_run_without_divvys_libraries():
         assert (done.returncode, done.stdout, done.stderr) == (5, "cuInit: 100\n", ""), done
 
 
-def libraries_in(folder, part="hook"):
+def libraries_in(folder):
     """Copies the libraries into `folder`."""
     os.makedirs(folder)
-    for name in os.listdir(os.path.join(BUILD, "src", part)):
-        if name.startswith("libdivvy-") and name.endswith(".so"):
-            shutil.copy(os.path.join(BUILD, "src", part, name), folder)
+    for part in "hook", "cudart":
+        for name in os.listdir(os.path.join(BUILD, "src", part)):
+            if name.startswith("libdivvy-") and name.endswith(".so"):
+                shutil.copy(os.path.join(BUILD, "src", part, name), folder)
     return {"DIVVY_HOOKS": folder}
 
 
@@ -173,7 +174,8 @@ def a_path_that_an_engine_would_cut_is_refused():
         done = rig.divvy(
             "run", "-q", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", "image", env=env
         )
-        assert done.returncode == 0 and "a b:c/libdivvy-cuda.so,target=" in done.stdout, done
+        for name in "libdivvy-cuda.so", "libdivvy-cudart-13.so":
+            assert done.returncode == 0 and f"a b:c/{name},target=" in done.stdout, done
 
 
 def a_runtime_folder_may_have_any_name():
