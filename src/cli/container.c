@@ -17,7 +17,7 @@
 
 #include "base/cleanup.h"
 
-#define PRELOAD_MAX 4096
+#define PRELOAD_MAX (128u << 10) /* the kernel's limit for one argument, MAX_ARG_STRLEN */
 
 static void closedir_p(DIR **d)
 {

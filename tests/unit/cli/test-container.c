@@ -178,6 +178,22 @@ static void keeps_the_users_preload_behind_divvys(void **state)
 	assert_contains(bare, "--env LD_PRELOAD has no value");
 }
 
+/* The list of a program with many libraries of its own is long. */
+static void keeps_a_long_preload(void **state)
+{
+	_cleanup_buf_ struct buf preload = BUF_INIT(65536);
+	_cleanup_free_ char *text = NULL;
+
+	buf_addf(&preload, "LD_PRELOAD=");
+	for (int i = 0; i < 1000; i++)
+		buf_addf(&preload, "/usr/lib/library.so:");
+	buf_addf(&preload, "/last.so");
+	text = rewritten(
+		&real, (char *[]){"run", "-e", (char *)(uintptr_t)buf_text(&preload), "img", NULL});
+	assert_contains(text, "/libdivvy-nvml.so:/usr/lib/library.so:");
+	assert_contains(text, "/last.so img");
+}
+
 static void refuses_other_commands(void **state)
 {
 	static char *const none[][5] = {{"img"}, {"--rm", "img"}, {"container", "exec", "x"},
@@ -210,4 +226,5 @@ UNIT_MAIN(UNIT(puts_divvys_options_before_the_users), UNIT(names_devices_by_cdi)
 	UNIT(leaves_the_users_devices), UNIT(the_programs_own_words_choose_no_devices),
 	UNIT(mounts_the_simulated_driver), UNIT(finds_out_whether_a_container_outlives_the_engine),
 	UNIT(finds_the_image), UNIT(keeps_the_engines_own_options),
-	UNIT(keeps_the_users_preload_behind_divvys), UNIT(refuses_other_commands))
+	UNIT(keeps_the_users_preload_behind_divvys), UNIT(keeps_a_long_preload),
+	UNIT(refuses_other_commands))
