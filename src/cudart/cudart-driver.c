@@ -80,9 +80,13 @@ static cudaError_t open_locked(void)
 		return refuse_driver();
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		slots[i] = dlsym(handle, names[i]);
-		/* Both drivers are divvy's own, of the same version, and export every name. */
-		if (!slots[i])
+		/* Both of divvy's own drivers, of the same version, export every name. */
+		if (!slots[i]) {
+			rt_say("divvy: libcudart.so.%d needs %s, which the %s driver lacks; both "
+			       "must be of the same version of divvy: install divvy again",
+				CUDART_MAJOR, names[i], table->kind);
 			return cudaErrorInsufficientDriver;
+		}
 	}
 	return cudaSuccess;
 }

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../cli"))
@@ -15,6 +16,10 @@ from fake_daemon import Fake, part  # noqa: E402
 from rig import BUILD, Rig, main  # noqa: E402
 
 FILES = [os.path.join(BUILD, f"src/cudart/libdivvy-cudart-{major}.so") for major in (12, 13)]
+OLD_DRIVER = """
+static const struct { unsigned long size; const char *kind; } own = {sizeof(own), "simulated"};
+int cuGetExportTable(const void **table, const void *id) { *table = &own; return 0; }
+"""
 CALL = """
 import ctypes, sys
 runtime, n = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
@@ -49,6 +54,20 @@ def a_missing_driver_is_named():
         assert "libcuda.so.1" in done.stderr and "divvy run --simulate" in done.stderr, done
 
 
+def a_driver_of_another_version_is_named():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        source = os.path.join(folder, "old.c")
+        with open(source, "w", encoding="ascii") as f:
+            f.write(OLD_DRIVER)
+        driver = os.path.join(folder, "libcuda.so.1")
+        subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", driver, source], check=True)
+        for library in FILES:
+            done = call(library, folder)
+            assert done.stdout == 2 * f"{INSUFFICIENT_DRIVER} 0 {INSUFFICIENT_DRIVER}\n", done
+            said = done.stderr.splitlines()
+            assert len(said) == 1 and "needs cu" in said[0] and "same version" in said[0], done
+
+
 def preloaded(rig, *options):
     done = rig.divvy("run", "--request", "0.1", "--quiet", *options, "--", "env")
     assert done.returncode == 0, done
@@ -76,6 +95,7 @@ def real_devices_get_none():
 main(
     another_driver_is_refused,
     a_missing_driver_is_named,
+    a_driver_of_another_version_is_named,
     simulated_and_remote_devices_get_the_runtime,
     real_devices_get_none,
 )
