@@ -52,8 +52,24 @@ static const char *const names[] = {
 };
 _Static_assert(sizeof(rt_driver) == sizeof(names), "one pointer for each name");
 
-static cudaError_t refuse_driver(void)
+/* The interception library without a driver behind it answers version 0. */
+static bool has_driver(void *handle)
 {
+	PFN_cuDriverGetVersion *get = (PFN_cuDriverGetVersion *)dlsym(handle, "cuDriverGetVersion");
+	int version = 0;
+
+	return !get || get(&version) != CUDA_SUCCESS || version;
+}
+
+static cudaError_t refuse_driver(void *handle)
+{
+	if (!has_driver(handle)) {
+		rt_say("divvy: libcudart.so.%d found no driver, only divvy's interception library; "
+		       "start the program by `divvy run --simulate ...` or `divvy run --remote "
+		       "...`",
+			CUDART_MAJOR);
+		return cudaErrorInsufficientDriver;
+	}
 	rt_say("divvy: divvy's libcudart.so.%d works with divvy's simulated and remote devices "
 	       "alone, and libcuda.so.1 of this process is another driver; remove "
 	       "libdivvy-cudart-%d.so from LD_PRELOAD, so that the program loads NVIDIA's runtime",
@@ -77,7 +93,7 @@ static cudaError_t open_locked(void)
 	if (!rt_driver.cuGetExportTable ||
 		rt_driver.cuGetExportTable((const void **)&table, OWN_DRIVER_ID) != CUDA_SUCCESS ||
 		!table || table->size < sizeof(*table))
-		return refuse_driver();
+		return refuse_driver(handle);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		slots[i] = dlsym(handle, names[i]);
 		/* Both of divvy's own drivers, of the same version, export every name. */

@@ -29,10 +29,10 @@ for _ in range(2):
 INSUFFICIENT_DRIVER, MISMATCH = 35, 803
 
 
-def call(library, folder):
+def call(library, folder, **env):
     return subprocess.run(
         [sys.executable, "-c", CALL, library],
-        env={**os.environ, "LD_LIBRARY_PATH": folder},
+        env={**os.environ, "LD_LIBRARY_PATH": folder, **env},
         capture_output=True,
         text=True,
         check=False,
@@ -52,6 +52,18 @@ def a_missing_driver_is_named():
         done = call(library, "/nowhere/at/all")
         assert done.stdout == 2 * f"{INSUFFICIENT_DRIVER} 0 {INSUFFICIENT_DRIVER}\n", done
         assert "libcuda.so.1" in done.stderr and "divvy run --simulate" in done.stderr, done
+
+
+def an_interception_library_without_a_driver_is_named():
+    for library in FILES:
+        done = call(
+            library,
+            "",
+            LD_PRELOAD=os.path.join(BUILD, "src/hook/libdivvy-cuda.so"),
+            DIVVY_DRIVER="/nowhere/at/all",
+        )
+        assert done.stdout == 2 * f"{INSUFFICIENT_DRIVER} 0 {INSUFFICIENT_DRIVER}\n", done
+        assert "found no driver" in done.stderr and "divvy run --simulate" in done.stderr, done
 
 
 def a_driver_of_another_version_is_named():
@@ -95,6 +107,7 @@ def real_devices_get_none():
 main(
     another_driver_is_refused,
     a_missing_driver_is_named,
+    an_interception_library_without_a_driver_is_named,
     a_driver_of_another_version_is_named,
     simulated_and_remote_devices_get_the_runtime,
     real_devices_get_none,
