@@ -416,7 +416,7 @@ static int64_t take_offset(struct parser *p)
 }
 
 /* array[3] is the address of the element, and array+12 counts bytes. */
-static int64_t take_index(struct parser *p, const struct operand *o)
+static int64_t take_index(struct parser *p, struct operand *o)
 {
 	uint64_t index;
 
@@ -427,6 +427,7 @@ static int64_t take_index(struct parser *p, const struct operand *o)
 			p, EINVAL, "'%" STR_FMT "' has an index and is no array", STR_ARG(o->name));
 	index = parse_number(p);
 	parse_expect(p, "]");
+	o->is_element = true;
 	return (int64_t)(index * o->symbol->element_bytes);
 }
 

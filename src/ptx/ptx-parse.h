@@ -64,6 +64,7 @@ struct operand {
 	struct symbol *symbol;
 	uint32_t sreg;
 	int64_t offset;
+	bool is_element; /* a symbol with an index: array[3] */
 	struct str name;
 	/* addresses: kind of the base, OP_NONE for a plain number */
 	enum operand_kind base;

@@ -50,13 +50,15 @@ void select_take_space(struct parser *p, struct extra *x)
 bool select_address(struct parser *p, const struct operand *o, struct extra *x, int32_t *ret_a,
 	int64_t *ret_imm)
 {
+	/* An element of an array needs no brackets around it. */
+	const enum operand_kind base = o->is_element ? OP_SYMBOL : o->base;
 	uint32_t bytes;
 
 	*ret_a = OPERAND_NONE;
 	*ret_imm = o->offset;
-	if (o->kind != OP_ADDRESS)
+	if (o->kind != OP_ADDRESS && !o->is_element)
 		return parse_fail(p, EINVAL, "'%" STR_FMT "' needs an address", STR_ARG(p->opcode));
-	switch (o->base) {
+	switch (base) {
 	case OP_REG: {
 		struct operand reg = *o;
 

@@ -569,8 +569,10 @@ static void test_an_index_counts_elements(void **state)
 		"st.global.u64 [%m+8], %x1;\n"
 		"mov.u32 %r1, rows[2]; mov.u32 %r2, rows; sub.u32 %r1, %r1, %r2;\n"
 		"mov.u32 %r2, pairs[3]; mov.u32 %r3, pairs; sub.u32 %r2, %r2, %r3;\n"
-		"st.global.v2.u32 [%m+16], {%r1, %r2}; ret; }\n";
-	static const uint32_t expected[] = {11, 12, 4, 0, 24, 24};
+		"st.global.v2.u32 [%m+16], {%r1, %r2};\n"
+		"st.local.u32 words[7], 13; ld.local.u32 %r1, words[7];\n"
+		"ld.local.u32 %r2, [words+28]; st.global.v2.u32 [%m+24], {%r1, %r2}; ret; }\n";
+	static const uint32_t expected[] = {11, 12, 4, 0, 24, 24, 13, 13};
 
 	machine_init();
 	assert_int_equal(run_text(text, 1, 1).fault, PTX_OK);
@@ -634,6 +636,7 @@ static void test_what_is_wrong_or_missing_does_not_load(void **state)
 		{"mov.u32 %r1, 0x;", "0x", -EINVAL},
 		{".local .b32 one; mov.u64 %x1, one[0];", "'one' has an index", -EINVAL},
 		{".local .b32 a[2]; mov.u64 %x1, a[%r1];", "number expected", -EINVAL},
+		{".local .b32 a[2]; ld.local.u32 %r1, a;", "needs an address", -EINVAL},
 		/* types of another size than the instruction's registers */
 		{".reg .b128 %w<3>; bfi.b128 %w0, %w1, %w2, 1, 2;", "'bfi.b128'", -ENOTSUP},
 		{".reg .b128 %w<3>; add.cc.b128 %w0, %w1, %w2;", "'add.cc.b128'", -ENOTSUP},
