@@ -316,9 +316,12 @@ bool pool_come_back(void)
 	self->task->outside--;
 	pool.turns++;
 	pool.is_contended |= pool.turns > pool.turns_max;
-	is_abandoned = self->task->is_abandoned;
-	if (!is_abandoned)
+	if (!self->task->is_abandoned)
 		inside_enter(self);
+	/* The loop may have abandoned the task while the thread waited to enter. */
+	is_abandoned = self->task->is_abandoned;
+	if (is_abandoned)
+		inside_leave(self);
 	pthread_mutex_unlock(&pool.lock);
 	return !is_abandoned;
 }
