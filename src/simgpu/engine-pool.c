@@ -87,6 +87,9 @@ static struct pool_thread *thread_find(void)
 {
 	struct pool_thread *th = TAILQ_FIRST(&pool.idle);
 
+	/* The idle threads end, or have ended. */
+	if (pool.is_ending)
+		return NULL;
 	if (th) {
 		TAILQ_REMOVE(&pool.idle, th, link);
 		return th;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The engine's threads (engine-pool.h), with this test in the place of the loop. A thread that
- * comes back from outside never goes on with a task that the loop has abandoned meanwhile.
+ * comes back from outside never goes on with a task that the loop has abandoned meanwhile. At the
+ * end, no thread waits for a turn that an ended thread got.
  */
 #include "simgpu/engine-pool.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -124,7 +126,61 @@ static void test_a_thread_learns_that_its_task_is_abandoned(void **state)
 	assert_true(pool_wake_fd() >= 0);
 	while (!play(delay_ns))
 		delay_ns *= 2;
-	pool_end();
 }
 
-UNIT_MAIN(UNIT(test_a_thread_learns_that_its_task_is_abandoned))
+/* ---- the end ---- */
+
+enum { TASKS = 32 };
+
+struct busy_task {
+	struct pool_task task;
+	_Atomic bool *is_over;
+};
+
+static void busy_run(struct pool_task *task)
+{
+	const struct busy_task *b = (struct busy_task *)task;
+
+	while (!*b->is_over)
+		pool_pause();
+}
+
+static void start_all(struct busy_task *tasks, struct tenant *tenant, _Atomic bool *is_over)
+{
+	for (int i = 0; i < TASKS; i++) {
+		tasks[i] = (struct busy_task){
+			.task = {.run = busy_run, .tenant = tenant, .most = 1}, .is_over = is_over};
+		pool_start(&tasks[i].task);
+	}
+}
+
+static void *set_later(void *arg)
+{
+	nap(200 * NSEC_PER_MSEC);
+	*(_Atomic bool *)arg = true;
+	return NULL;
+}
+
+static void test_the_end_gives_no_turn_to_an_ended_thread(void **state)
+{
+	static struct busy_task first[TASKS], second[TASKS];
+	static struct tenant tenant = {.refs = 1};
+	static _Atomic bool is_first_over, is_second_over;
+	pthread_t setter;
+
+	/* Tasks that share the processors have a thread each, which is idle afterwards. */
+	start_all(first, &tenant, &is_first_over);
+	nap(200 * NSEC_PER_MSEC);
+	is_first_over = true;
+	for (int i = 0; i < TASKS; i++)
+		while (!pool_has_ended(&first[i].task))
+			nap(NSEC_PER_MSEC);
+	/* Some of these have not begun when the idle threads end. */
+	start_all(second, &tenant, &is_second_over);
+	assert_int_equal(pthread_create(&setter, NULL, set_later, (void *)&is_second_over), 0);
+	pool_end();
+	pthread_join(setter, NULL);
+}
+
+UNIT_MAIN(UNIT(test_a_thread_learns_that_its_task_is_abandoned),
+	UNIT(test_the_end_gives_no_turn_to_an_ended_thread))
