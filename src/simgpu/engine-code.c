@@ -16,11 +16,30 @@
 #include "simgpu/engine-heap.h"
 #include "simgpu/engine-pool.h"
 
+/* NAMES_PAUSE: names, or comparisons of names, between two pauses. */
+enum { NAMES_PAUSE = 4096 };
+
+/* Adds the bytes to *taken. False: the tenant may not take them. */
+static bool code_take_memory(const struct tenant *tenant, uint64_t bytes, uint64_t *taken)
+{
+	if (!tenant->memory.take(tenant->memory.user, bytes, false))
+		return false;
+	*taken += bytes;
+	return true;
+}
+
+static void code_give_memory(const struct tenant *tenant, uint64_t taken)
+{
+	if (taken)
+		tenant->memory.give(tenant->memory.user, taken);
+}
+
 void code_unref(struct ecode *code)
 {
 	if (!code || --code->refs)
 		return;
 	ptx_free(code->ptx);
+	code_give_memory(code->tenant, code->taken);
 	tenant_unref(code->tenant);
 	free(code->kernels);
 	free(code);
@@ -68,6 +87,7 @@ struct code_variable {
 struct code_variables {
 	struct code_variable *v;
 	uint32_t n;
+	uint64_t taken; /* of the tenant's memory */
 };
 
 static void code_variables_done(struct code_variables *variables)
@@ -82,18 +102,40 @@ static int code_variable_compare(const void *a, const void *b)
 	return str_compare(x->name, y->name);
 }
 
-/* Takes the names and addresses of the variables, which point into the file. */
-static uint32_t code_take_variables(struct code_reader *r, struct code_variables *ret)
+static void code_pause_at(uint64_t n)
 {
+	if (n % NAMES_PAUSE == 0)
+		pool_pause();
+}
+
+/* A client may send millions of names, which take seconds to sort. */
+static int code_variable_sort(const void *a, const void *b, void *user)
+{
+	code_pause_at(++*(uint64_t *)user);
+	return code_variable_compare(a, b);
+}
+
+/* Takes the names and addresses of the variables, which point into the file. */
+static uint32_t code_take_variables(
+	struct code_reader *r, const struct tenant *tenant, struct code_variables *ret)
+{
+	const uint64_t n = (uint64_t)r->head->variables + 1;
+	uint64_t compared = 0;
+
 	if (r->head->variables > r->left / sizeof(struct simgpu_code_name))
 		return SIMGPU_INVALID_VALUE;
-	ret->v = calloc((size_t)r->head->variables + 1, sizeof(*ret->v));
+	/* twice: sorting takes as much again */
+	if (!code_take_memory(tenant, 2 * n * sizeof(*ret->v), &ret->taken))
+		return SIMGPU_OUT_OF_MEMORY;
+	ret->v = calloc(n, sizeof(*ret->v));
 	if (!ret->v)
 		return SIMGPU_OUT_OF_MEMORY;
-	for (ret->n = 0; ret->n < r->head->variables; ret->n++)
+	for (ret->n = 0; ret->n < r->head->variables; ret->n++) {
+		code_pause_at(ret->n);
 		if (!code_take_name(r, &ret->v[ret->n].name, &ret->v[ret->n].address))
 			return SIMGPU_INVALID_VALUE;
-	qsort(ret->v, ret->n, sizeof(*ret->v), code_variable_compare);
+	}
+	qsort_r(ret->v, ret->n, sizeof(*ret->v), code_variable_sort, &compared);
 	return SIMGPU_OK;
 }
 
@@ -169,18 +211,23 @@ static uint32_t translate(struct translation *t)
 	const char *source;
 	struct str name;
 	uint64_t address;
-	uint32_t status = code_take_variables(r, &t->variables);
+	uint32_t status = code_take_variables(r, code->tenant, &t->variables);
+	const uint64_t n = (uint64_t)r->head->kernels + 1;
 	int e;
 
 	if (status != SIMGPU_OK)
 		return status;
-	code->kernels = calloc((size_t)r->head->kernels + 1, sizeof(*code->kernels));
+	if (!code_take_memory(code->tenant, n * sizeof(*code->kernels), &code->taken))
+		return SIMGPU_OUT_OF_MEMORY;
+	code->kernels = calloc(n, sizeof(*code->kernels));
 	if (!code->kernels)
 		return SIMGPU_OUT_OF_MEMORY;
 	kernels = *r;
-	for (uint32_t i = 0; i < r->head->kernels; i++)
+	for (uint32_t i = 0; i < r->head->kernels; i++) {
+		code_pause_at(i);
 		if (!code_take_name(r, &name, &address))
 			return SIMGPU_INVALID_VALUE;
+	}
 	source = code_take(r, r->head->text_bytes);
 	if (!source)
 		return SIMGPU_INVALID_VALUE;
@@ -191,6 +238,7 @@ static uint32_t translate(struct translation *t)
 		return translation_status(e);
 	}
 	for (code->n = 0; code->n < r->head->kernels; code->n++) {
+		code_pause_at(code->n);
 		code_take_name(&kernels, &name, &address);
 		code->kernels[code->n] = ptx_find_kernel(code->ptx, name);
 	}
@@ -207,6 +255,7 @@ static void translation_run(struct pool_task *task)
 static void translation_free(struct translation *t)
 {
 	code_unref(t->code);
+	code_give_memory(t->task.tenant, t->variables.taken);
 	tenant_unref(t->task.tenant);
 	code_variables_done(&t->variables);
 	map_done(&t->file);

@@ -63,6 +63,7 @@ struct ecode {
 	struct ptx *ptx;
 	uint32_t n;
 	int32_t *kernels; /* of the module, by the client's number; -1: not in the text */
+	uint64_t taken;   /* of the tenant's memory, beside the translation's */
 };
 
 /* How threads reach the memory of a process. */

@@ -61,6 +61,25 @@ static int code_file(const char *text)
 	return fd;
 }
 
+/* The file of a module that names many variables or kernels; the caller owns it. */
+static int names_file(uint32_t variables, uint32_t kernels)
+{
+	static const struct simgpu_code_name names[1024];
+	static const char text[] = HEAD;
+	const struct simgpu_code_head head = {
+		.variables = variables, .kernels = kernels, .text_bytes = strlen(text)};
+	int fd = memfd_new("test-code", 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal((variables + kernels) % 1024, 0);
+	add(fd, &head, sizeof(head));
+	for (uint32_t i = 0; i < variables + kernels; i += 1024)
+		add(fd, names, sizeof(names));
+	add(fd, text, strlen(text));
+	assert_true(memfd_seal(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) >= 0);
+	return fd;
+}
+
 static uint64_t new_module(struct client *c)
 {
 	struct simgpu_reply a;
@@ -71,13 +90,18 @@ static uint64_t new_module(struct client *c)
 	return a.id;
 }
 
+static uint32_t load_file(struct client *c, int fd, uint64_t *ret_module)
+{
+	*ret_module = new_module(c);
+	return client_call(
+		c, CALL(.type = SIMGPU_MSG_MODULE_CODE, .id = *ret_module), fd, NULL, NULL);
+}
+
 static uint32_t load(struct client *c, const char *text, uint64_t *ret_module)
 {
 	_cleanup_close_ int fd = code_file(text);
 
-	*ret_module = new_module(c);
-	return client_call(
-		c, CALL(.type = SIMGPU_MSG_MODULE_CODE, .id = *ret_module), fd, NULL, NULL);
+	return load_file(c, fd, ret_module);
 }
 
 static uint64_t load_ok(struct client *c, const char *text)
@@ -337,6 +361,30 @@ static void test_printed_text_counts(void **state)
 	client_teardown();
 }
 
+static void test_names_count(void **state)
+{
+	enum { NAMES = 1 << 20, LOADS_MAX = 64 };
+	_cleanup_close_ int variables = names_file(NAMES, 0), kernels = names_file(0, NAMES);
+	struct client c;
+	uint64_t module;
+	uint32_t status, n = 0;
+
+	client_setup("1xH200-8Gi", "context_mib=1,compute_mib=64");
+	begin(&c);
+	assert_int_equal(load_file(&c, variables, &module), 2); /* CUDA_ERROR_OUT_OF_MEMORY */
+	do
+		status = load_file(&c, kernels, &module);
+	while (status == 0 && n++ < LOADS_MAX);
+	assert_int_equal(status, 2);
+	assert_true(n > 0);
+	/* The end of the modules gives the memory back. */
+	client_close(&c);
+	begin(&c);
+	assert_int_equal(load_file(&c, kernels, &module), 0);
+	client_close(&c);
+	client_teardown();
+}
+
 static void test_memory_of_a_program_is_not_copied_whole(void **state)
 {
 	const uint64_t bytes = UINT64_C(400) << 20;
@@ -527,7 +575,7 @@ static void test_the_engine_ends_beside_silent_memory(void **state)
 
 UNIT_MAIN(UNIT(test_a_tenant_takes_a_part_of_the_memory),
 	UNIT(test_a_tenant_leaves_memory_for_others), UNIT(test_printed_text_counts),
-	UNIT(test_memory_of_a_program_is_not_copied_whole),
+	UNIT(test_names_count), UNIT(test_memory_of_a_program_is_not_copied_whole),
 	UNIT(test_a_translation_does_not_hold_up_others),
 	UNIT(test_processors_are_shared_between_tenants),
 	UNIT(test_silent_memory_holds_up_its_owner_alone),
