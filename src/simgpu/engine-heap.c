@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 
 /* UNIT: the smallest block, and the alignment of all. */
-enum { UNIT_BITS = 4, CLASSES = 40, CLASS_NONE = 0xff };
+enum { UNIT_BITS = 4, CLASSES = 40 };
 #define UNIT (UINT64_C(1) << UNIT_BITS)
 #define NO_UNIT UINT32_MAX
 
@@ -23,7 +23,7 @@ struct heap {
 	uint32_t units, used;   /* the units from `used` on were never taken */
 	uint32_t free[CLASSES]; /* first free block of UNIT << size_class bytes */
 	uint32_t *next;         /* of a free block, by its first unit */
-	uint8_t *classes;       /* of a taken block, by its first unit */
+	uint8_t *classes;       /* of a taken block, by its first unit, plus 1; 0: none */
 	const struct ptx_memory *memory;
 	uint64_t taken; /* of the memory */
 };
@@ -43,15 +43,14 @@ struct heap *heap_new(uint64_t base, uint64_t bytes, const struct ptx_memory *me
 	h->base = base;
 	h->units = (uint32_t)units;
 	h->next = malloc((units + 1) * sizeof(*h->next));
-	h->classes = malloc(units + 1);
+	/* A heap may have a billion units: nothing touches them all, as the loop makes heaps. */
+	h->classes = calloc(units + 1, 1);
 	if (!h->next || !h->classes) {
 		heap_free(h);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < CLASSES; i++)
 		h->free[i] = NO_UNIT;
-	for (uint64_t i = 0; i < units; i++)
-		h->classes[i] = CLASS_NONE;
 	return h;
 }
 
@@ -83,7 +82,7 @@ uint64_t heap_take(struct heap *h, uint64_t bytes)
 		h->used += 1u << size_class;
 	}
 	if (unit != NO_UNIT)
-		h->classes[unit] = (uint8_t)size_class;
+		h->classes[unit] = (uint8_t)(size_class + 1);
 	pthread_mutex_unlock(&h->lock);
 	return unit == NO_UNIT ? 0 : h->base + ((uint64_t)unit << UNIT_BITS);
 }
@@ -96,11 +95,13 @@ bool heap_give(struct heap *h, uint64_t address)
 	if (address < h->base || unit >= h->units || (address - h->base) % UNIT)
 		return false;
 	pthread_mutex_lock(&h->lock);
-	is_block = h->classes[unit] != CLASS_NONE;
+	is_block = h->classes[unit] != 0;
 	if (is_block) {
-		h->next[unit] = h->free[h->classes[unit]];
-		h->free[h->classes[unit]] = (uint32_t)unit;
-		h->classes[unit] = CLASS_NONE;
+		uint32_t *free_block = &h->free[h->classes[unit] - 1];
+
+		h->next[unit] = *free_block;
+		*free_block = (uint32_t)unit;
+		h->classes[unit] = 0;
 	}
 	pthread_mutex_unlock(&h->lock);
 	return is_block;
