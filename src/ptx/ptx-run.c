@@ -70,6 +70,15 @@ static void worker_leave(struct worker *worker)
 
 /* ---- faults ---- */
 
+/* Ends the job with a fault that belongs to no instruction. */
+static void job_end(struct ptx_job *job, enum ptx_fault fault)
+{
+	uint32_t none = 0;
+
+	atomic_compare_exchange_strong(&job->fault, &none, (uint32_t)fault);
+	atomic_store(&job->cancel, 1);
+}
+
 void warp_fault(struct warp *w, const struct insn *in, enum ptx_fault fault, uint64_t address)
 {
 	struct ptx_job *job = w->worker->job;
@@ -830,10 +839,7 @@ static bool residents_add(struct residents *r, struct worker *worker)
 		if (!b && r->n && !job->is_cooperative)
 			return false; /* continues with fewer at once */
 		if (!b) {
-			uint32_t none = 0;
-
-			atomic_compare_exchange_strong(&job->fault, &none, PTX_OUT_OF_MEMORY);
-			atomic_store(&job->cancel, 1);
+			job_end(job, PTX_OUT_OF_MEMORY);
 			return false;
 		}
 		r->blocks[r->allocated++] = b;
@@ -884,7 +890,7 @@ void ptx_job_work(struct ptx_job *job)
 		r.target = r.max = (uint32_t)job->n_blocks;
 	r.blocks = calloc(r.max, sizeof(struct block *));
 	if (!r.blocks) {
-		ptx_job_cancel(job);
+		job_end(job, PTX_OUT_OF_MEMORY);
 		return;
 	}
 	residents_run(&r, &worker);
@@ -945,10 +951,7 @@ int ptx_job_new(const struct ptx_launch *l, struct ptx_job **ret_job)
 
 void ptx_job_cancel(struct ptx_job *job)
 {
-	uint32_t none = 0;
-
-	atomic_compare_exchange_strong(&job->fault, &none, PTX_CANCELED);
-	atomic_store(&job->cancel, 1);
+	job_end(job, PTX_CANCELED);
 }
 
 struct ptx_result ptx_job_result(const struct ptx_job *job)
