@@ -74,6 +74,11 @@ static void exec_bulk(struct warp *w, const struct insn *in, uint32_t mask)
 			warp_fault(w, in, PTX_MISALIGNED_ADDRESS, to % BULK_ALIGN ? to : from);
 			return;
 		}
+		/* Shared memory of devices is no larger. Longer copies would hold up the caller. */
+		if (n > PTX_DYNAMIC_BYTES_MAX) {
+			warp_fault(w, in, PTX_ILLEGAL_ADDRESS, from);
+			return;
+		}
 		for (uint32_t at = 0; at < n; at += BULK_PART) {
 			w->worker->until_pause -= STEPS_BULK;
 			if (atomic_load_explicit(&w->worker->job->cancel, memory_order_relaxed) ||

@@ -299,6 +299,12 @@ static void test_bulk_copies_complete_their_barrier(void **state)
 	static const char far[] = HEAD
 		".shared .align 16 .b8 box[65536];\n" KERNEL
 		"cp.async.bulk.global.shared::cta.bulk_group [%m], [box+65520], 65536; ret; }\n";
+	static const char most[] = HEAD
+		".shared .align 16 .b8 box[262144];\n" KERNEL
+		"cp.async.bulk.global.shared::cta.bulk_group [%m], [box], 232448; ret; }\n";
+	static const char more[] = HEAD
+		".shared .align 16 .b8 box[262144];\n" KERNEL
+		"cp.async.bulk.global.shared::cta.bulk_group [%m], [box], 232464; ret; }\n";
 
 	machine_init();
 	for (uint32_t i = 0; i < 2048; i++)
@@ -310,6 +316,9 @@ static void test_bulk_copies_complete_their_barrier(void **state)
 	assert_int_equal(run_text(odd, 1, 1).fault, PTX_MISALIGNED_ADDRESS);
 	machine_init();
 	assert_int_equal(run_text(far, 1, 1).fault, PTX_ILLEGAL_ADDRESS);
+	machine_init();
+	assert_int_equal(run_text(most, 1, 1).fault, PTX_OK);
+	assert_int_equal(run_text(more, 1, 1).fault, PTX_ILLEGAL_ADDRESS);
 }
 
 static void test_a_cluster_has_one_block(void **state)
