@@ -279,12 +279,12 @@ uint32_t code_load(struct ectx *ctx, struct module *m, int fd, const struct simg
 	t->request = *request;
 	t->ctx_id = ctx->id;
 	t->code = calloc(1, sizeof(*t->code));
+	if (t->code)
+		*t->code = (struct ecode){.refs = 1, .tenant = tenant_ref(ctx->proc->tenant)};
 	if (!t->code || map_fd(fd, (size_t)bytes, PROT_READ, &t->file) < 0) {
 		translation_free(t);
 		return SIMGPU_OUT_OF_MEMORY;
 	}
-	t->code->refs = 1;
-	t->code->tenant = tenant_ref(ctx->proc->tenant);
 	t->reader.p = t->file.p;
 	t->reader.left = (uint64_t)bytes;
 	if (!code_take_head(&t->reader)) {
