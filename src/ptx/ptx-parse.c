@@ -943,6 +943,13 @@ static int kernel_compare(const void *a, const void *b)
 	return str_compare(x->name, y->name);
 }
 
+/* A text may have millions of kernels, which take seconds to sort. */
+static int kernel_sort(const void *a, const void *b, void *user)
+{
+	parse_account(user, 0); /* pauses */
+	return kernel_compare(a, b);
+}
+
 static void parse_finish(struct parser *p)
 {
 	struct ptx *ptx = p->ptx;
@@ -955,7 +962,7 @@ static void parse_finish(struct parser *p)
 		parse_memory(p);
 		return;
 	}
-	for (uint32_t i = 0; i < ptx->n_funcs; i++) {
+	for (uint32_t i = 0; i < ptx->n_funcs && parse_account(p, 0); i++) {
 		const struct func *f = ptx->funcs[i];
 
 		check_calls(p, f);
@@ -965,7 +972,7 @@ static void parse_finish(struct parser *p)
 			str_from(f->name), ptx->n_kernels};
 		ptx->kernels[ptx->n_kernels++] = i;
 	}
-	qsort(ptx->names, ptx->n_kernels, sizeof(*ptx->names), kernel_compare);
+	qsort_r(ptx->names, ptx->n_kernels, sizeof(*ptx->names), kernel_sort, p);
 }
 
 /* The module keeps its part of what the parser took, and the rest is given back. */
