@@ -28,9 +28,10 @@ struct claims_entry {
 	uint32_t n_writes;  /* writes of the allocation in flight */
 	bool is_kept;       /* the API may have the assumed allocation */
 	uint32_t n_hidden;  /* hidden pods that use the claim */
-	bool is_ending;     /* claims_note_ending() */
-	bool is_counted;    /* its allocation counts as a use of its devices */
-	bool is_changed;    /* claims.changes has its key */
+	char *ending_uid;   /* of the pod of claims_note_ending(); NULL: none */
+	struct claims_entry *ending_prev, *ending_next; /* claims.ending */
+	bool is_counted; /* its allocation counts as a use of its devices */
+	bool is_changed; /* claims.changes has its key */
 	UT_hash_handle hh;
 };
 
@@ -78,7 +79,7 @@ struct claims {
 	/* Each change of an allocation updates the uses; are_uses_old: memory was exhausted. */
 	struct device_use *uses;
 	bool are_uses_old;
-	uint32_t n_ending; /* claims with is_ending */
+	struct claims_entry *ending; /* the claims with ending_uid; list */
 	bool is_ending_hidden;
 };
 

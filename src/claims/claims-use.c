@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "base/cleanup.h"
 #include "claims/claims-internal.h"
 
@@ -122,7 +124,7 @@ static bool claims_is_hidden(const struct claims *claims, const struct claims_en
 		json_object_get(entry->claim->json, "status"), "reservedFor");
 	const size_t n = entry->claim->allocation.json ? json_array_size(users) : entry->n_assumed;
 
-	return (entry->is_ending && claims->is_ending_hidden) ||
+	return (entry->ending_uid && claims->is_ending_hidden) ||
 		(entry->n_hidden && entry->n_hidden >= n);
 }
 
@@ -163,27 +165,27 @@ void claims_hide_user(struct claims *claims, const char *ns, const char *name, b
 	claims_recount(claims, entry);
 }
 
-static void claims_set_ending(struct claims *claims, struct claims_entry *entry, bool is_ending)
-{
-	claims->n_ending -= entry->is_ending;
-	claims->n_ending += is_ending;
-	entry->is_ending = is_ending;
-}
-
 void claims_note_ending(struct claims *claims, const char *ns, const char *name, const char *uid)
 {
 	char key[CLAIMS_KEY_MAX];
 	struct claims_entry *entry = claims_find(
 		claims, CLAIMS_CLAIM, claims_key(CLAIMS_CLAIM, ns, name, key));
 
-	if (entry && entry->claim->allocation.json &&
-		!resource_claim_is_used_by_others(entry->claim, uid))
-		claims_set_ending(claims, entry, true);
+	if (!entry || entry->ending_uid || !entry->claim->allocation.json ||
+		resource_claim_is_used_by_others(entry->claim, uid))
+		return;
+	/* Without memory, pods wait until Kubernetes has freed the claim. */
+	entry->ending_uid = str_dup(str_from(uid));
+	if (entry->ending_uid)
+		DL_APPEND2(claims->ending, entry, ending_prev, ending_next);
 }
 
 void claims_end_ending(struct claims *claims, struct claims_entry *entry)
 {
-	claims_set_ending(claims, entry, false);
+	if (!entry->ending_uid)
+		return;
+	DL_DELETE2(claims->ending, entry, ending_prev, ending_next);
+	free(TAKE_PTR(entry->ending_uid));
 }
 
 void claims_hide_ending(struct claims *claims, bool is_hidden)
@@ -191,15 +193,13 @@ void claims_hide_ending(struct claims *claims, bool is_hidden)
 	struct claims_entry *entry;
 
 	claims->is_ending_hidden = is_hidden;
-	for (entry = claims->n_ending ? claims->objects[CLAIMS_CLAIM] : NULL; entry;
-		entry = entry->hh.next)
-		if (entry->is_ending)
-			claims_recount(claims, entry);
+	DL_FOREACH2(claims->ending, entry, ending_next)
+	claims_recount(claims, entry);
 }
 
 bool claims_has_ending(const struct claims *claims)
 {
-	return claims->n_ending > 0;
+	return claims->ending;
 }
 
 /* ---- devices with more users than they have room for ---- */

@@ -70,6 +70,7 @@ static void claims_entry_free(struct claims_entry *entry)
 	json_decref(entry->assumed.json);
 	arena_done(&entry->assumed_arena);
 	free(entry->assumed_user);
+	free(entry->ending_uid);
 	free(entry->key);
 	free(entry);
 }

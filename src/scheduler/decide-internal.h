@@ -113,8 +113,11 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
  * current decision.
  */
 bool decide_is_terminating(const struct cpod *pod);
-/* Whether pods of the node, or the claims of ended pods, hold capacity that will be free soon. */
-bool decide_has_terminating(const struct cluster *c, const struct cnode *node);
+/*
+ * Whether pods of the node, or the claims of ended pods, hold capacity that `pod` can have soon.
+ */
+bool decide_has_terminating(
+	const struct cluster *c, const struct cnode *node, const struct cpod *pod);
 /*
  * Hides the node's terminating pods from the view, for a pod that may wait for their end; is_hidden
  * false shows them again.

@@ -17,14 +17,16 @@ bool decide_is_terminating(const struct cpod *pod)
 	return pod->is_reported && !pod->n_evicted;
 }
 
-bool decide_has_terminating(const struct cluster *c, const struct cnode *node)
+bool decide_has_terminating(
+	const struct cluster *c, const struct cnode *node, const struct cpod *pod)
 {
-	const struct cpod *pod = NULL;
+	const struct pod *seen = cpod_view(c, pod);
+	const struct cpod *other = NULL;
 
-	if (claims_has_ending(c->claims))
+	if (seen && seen->claims.n && claims_has_ending(c->claims))
 		return true;
-	DL_FOREACH(node->pods, pod)
-		if (decide_is_terminating(pod))
+	DL_FOREACH(node->pods, other)
+		if (decide_is_terminating(other))
 			return true;
 	return false;
 }
@@ -95,7 +97,7 @@ static int decide_nominated_try(struct cluster *c, const struct cpod *pod, enum 
 	r = decide_fits_where_it_is(c, pod, false);
 	if (r > 0 && cpod_is_whole(c, pod))
 		*ret = DECIDE_BIND;
-	else if (r == 0 && decide_has_terminating(c, pod->node))
+	else if (r == 0 && decide_has_terminating(c, pod->node, pod))
 		r = decide_fits_where_it_is(c, pod, true);
 	if (r == 0 || !cpod_is_whole(c, pod))
 		*ret = DECIDE_WAIT;

@@ -173,7 +173,8 @@ uint64_t attempt_filter(void *arg, const struct place_spec *spec, uint32_t at, c
 		return 0;
 	if (n_evicted ||
 		(a->victims &&
-			(a->victims->n > a->n_victims || decide_has_terminating(a->cluster, node))))
+			(a->victims->n > a->n_victims ||
+				decide_has_terminating(a->cluster, node, a->pod))))
 		return answer_without(a, node, seen, gone, n_evicted).why == FIT_OK
 			? allowed_devices(a, node, &who)
 			: 0;
