@@ -212,7 +212,9 @@ static void claims_replace(
 	entry->rule = fresh->rule;
 	if (!entry->claim)
 		return;
-	if (!entry->claim->allocation.json)
+	if (entry->ending_uid &&
+		(!entry->claim->allocation.json ||
+			resource_claim_is_used_by_others(entry->claim, entry->ending_uid)))
 		claims_end_ending(claims, entry);
 	claims_recount(claims, entry);
 }

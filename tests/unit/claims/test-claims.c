@@ -505,6 +505,24 @@ static void devices_of_hidden_users_are_free(void **state)
 	claims_release(claims, b);
 }
 
+/* Kubernetes does not free a claim that another pod has begun to use. */
+static void an_ending_claim_with_a_new_user_keeps_its_device(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	struct claims_place *b = NULL;
+
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "6", REQUEST(""), HAS_FOR("x", "p")));
+	claims_note_ending(claims, "a", "a", "p");
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "7", REQUEST(""), HAS_FOR("x", "p")));
+	assert_true(claims_has_ending(claims));
+	set(claims, CLAIMS_CLAIM, CLAIM_AT("a", "8", REQUEST(""), HAS_FOR("x", "q")));
+	assert_false(claims_has_ending(claims));
+	claims_hide_ending(claims, true);
+	assert_string_equal(device_for(claims, "b", &b), "y");
+	claims_hide_ending(claims, false);
+	claims_release(claims, b);
+}
+
 UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
 	UNIT(a_device_stays_taken_during_the_write), UNIT(an_allocation_restricts_the_nodes),
@@ -513,4 +531,5 @@ UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(shares_add_up), UNIT(a_search_ends_although_no_device_is_tried),
 	UNIT(large_selectors_are_refused), UNIT(objects_without_a_name_are_refused),
 	UNIT(a_restored_store_is_believed), UNIT(reasons_name_the_claims_that_have_a_device),
-	UNIT(devices_of_hidden_users_are_free))
+	UNIT(devices_of_hidden_users_are_free),
+	UNIT(an_ending_claim_with_a_new_user_keeps_its_device))
