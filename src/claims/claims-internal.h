@@ -81,6 +81,7 @@ struct claims {
 	bool are_uses_old;
 	struct claims_entry *ending; /* the claims with ending_uid; list */
 	bool is_ending_hidden;
+	struct claims_on_hidden on_hidden;
 };
 
 /* The node that the slice names; "": none. */
@@ -224,6 +225,10 @@ bool claims_search_reaches(
 
 struct claims_sum claims_sum_chosen(
 	const struct claims *claims, const struct claim_result *results, uint32_t n);
+
+/* Sums up the claim, which has an allocation. False: it has none of the driver's devices. */
+bool claims_sum_entry(
+	struct claims *claims, const struct claims_entry *entry, struct claims_sum *ret_sum);
 
 /* The first pod that uses the claim; NULL: not known. */
 const char *claims_entry_user(const struct claims_entry *entry);

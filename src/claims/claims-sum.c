@@ -85,6 +85,19 @@ const char *claims_entry_user(const struct claims_entry *entry)
 	return user ? user : entry->assumed_user;
 }
 
+bool claims_sum_entry(
+	struct claims *claims, const struct claims_entry *entry, struct claims_sum *ret)
+{
+	const struct allocation *allocation = claims_entry_allocation(entry);
+	struct claims_sum sum = {.ns = entry->claim->ns, .user = claims_entry_user(entry)};
+
+	if (!sum_allocation(claims, allocation, &sum))
+		return false;
+	sum.configs = json_object_get(json_object_get(allocation->json, "devices"), "config");
+	*ret = sum;
+	return true;
+}
+
 bool claims_next_sum(struct claims *claims, const void **at, struct claims_sum *ret)
 {
 	const struct claims_entry *entry = *at ? ((const struct claims_entry *)*at)->hh.next
@@ -93,15 +106,9 @@ bool claims_next_sum(struct claims *claims, const void **at, struct claims_sum *
 	if (!claims->packing.driver || claims_refresh(claims) < 0)
 		return false;
 	for (; entry; entry = entry->hh.next) {
-		const struct allocation *allocation = claims_entry_allocation(entry);
-		struct claims_sum sum = {.ns = entry->claim->ns, .user = claims_entry_user(entry)};
-
-		if (!allocation || !entry->is_counted || !sum_allocation(claims, allocation, &sum))
+		if (!entry->is_counted || !claims_sum_entry(claims, entry, ret))
 			continue;
-		sum.configs = json_object_get(
-			json_object_get(allocation->json, "devices"), "config");
 		*at = entry;
-		*ret = sum;
 		return true;
 	}
 	return false;

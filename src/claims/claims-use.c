@@ -149,6 +149,25 @@ void claims_recount(struct claims *claims, struct claims_entry *entry)
 	claims_note_change(claims, entry);
 }
 
+void claims_set_on_hidden(struct claims *claims, struct claims_on_hidden on_hidden)
+{
+	claims->on_hidden = on_hidden;
+}
+
+/* claims_recount() after the claim was hidden or shown. */
+static void claims_recount_hidden(struct claims *claims, struct claims_entry *entry)
+{
+	const bool was_counted = entry->is_counted;
+	struct claims_sum sum = {.ns = entry->claim->ns};
+
+	claims_recount(claims, entry);
+	if (entry->is_counted == was_counted || !claims->on_hidden.done ||
+		!claims->packing.driver || claims_refresh(claims) < 0)
+		return;
+	claims_sum_entry(claims, entry, &sum);
+	claims->on_hidden.done(claims->on_hidden.data, &sum, was_counted);
+}
+
 void claims_hide_user(struct claims *claims, const char *ns, const char *name, bool is_hidden)
 {
 	char key[CLAIMS_KEY_MAX];
@@ -162,7 +181,7 @@ void claims_hide_user(struct claims *claims, const char *ns, const char *name, b
 		entry->n_hidden++;
 	else
 		entry->n_hidden--;
-	claims_recount(claims, entry);
+	claims_recount_hidden(claims, entry);
 }
 
 void claims_note_ending(struct claims *claims, const char *ns, const char *name, const char *uid)
@@ -193,8 +212,8 @@ void claims_hide_ending(struct claims *claims, bool is_hidden)
 	struct claims_entry *entry;
 
 	claims->is_ending_hidden = is_hidden;
-	DL_FOREACH2(claims->ending, entry, ending_next)
-	claims_recount(claims, entry);
+	for (entry = claims->ending; entry; entry = entry->ending_next)
+		claims_recount_hidden(claims, entry);
 }
 
 bool claims_has_ending(const struct claims *claims)

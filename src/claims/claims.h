@@ -263,6 +263,15 @@ void claims_hide_user(struct claims *claims, const char *ns, const char *name, b
 void claims_note_ending(struct claims *claims, const char *ns, const char *name, const char *uid);
 void claims_hide_ending(struct claims *claims, bool is_hidden);
 bool claims_has_ending(const struct claims *claims);
+/*
+ * claims_hide_user() and claims_hide_ending() call `done` for each claim whose devices begin to
+ * count as free (is_free), or count as taken again. claims_version() has grown by one then.
+ */
+struct claims_on_hidden {
+	void (*done)(void *data, const struct claims_sum *sum, bool is_free);
+	void *data;
+};
+void claims_set_on_hidden(struct claims *claims, struct claims_on_hidden on_hidden);
 
 /*
  * Whether the devices that the place assumes are free of other claims. They are not while the pods

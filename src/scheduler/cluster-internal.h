@@ -187,6 +187,7 @@ struct cluster {
 	struct view_claims claims_check; /* how the view asks `claims` */
 	struct claim_model *claim_model;
 	uint64_t claims_counted; /* version of the claims that cluster_count_claims() has counted */
+	int64_t *claims_by_queue; /* what they have, by the number of the queue, in permille */
 	struct view *view;
 	struct place *place;
 	struct cnode *nodes;

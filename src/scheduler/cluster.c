@@ -175,6 +175,7 @@ void cluster_free(struct cluster *c)
 	view_free(c->view);
 	claim_model_free(c->claim_model);
 	claims_free(c->claims);
+	free(c->claims_by_queue);
 	free(c);
 }
 
