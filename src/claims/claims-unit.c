@@ -163,6 +163,8 @@ bool claims_next_changed(struct claims *claims, struct claims_held_units *ret)
 		const struct device *device = claims_find_device(
 			claims, held->driver, held->pool, held->device);
 
+		if (ret->n == ARRAY_SIZE(ret->units))
+			break;
 		if (held->is_admin || !device || !claims->packing.driver ||
 			strcmp(held->driver, claims->packing.driver) != 0)
 			continue;

@@ -204,7 +204,7 @@ struct claims_held_units {
 	const char *ns, *user; /* user: first pod that uses it; NULL: not known */
 	const char *node;      /* NULL: none, as for a claim without devices */
 	const char *units[32]; /* n of them */
-	uint32_t n;            /* 0: the claim has none, or counts as free */
+	uint32_t n;            /* 0: the claim has none, or counts as free; never more than 32 */
 	bool is_whole;
 	uint64_t share, bytes; /* of each unit */
 };

@@ -523,6 +523,29 @@ static void an_ending_claim_with_a_new_user_keeps_its_device(void **state)
 	claims_release(claims, b);
 }
 
+/* Another scheduler may have allocated more devices than this API allows. */
+static void a_claim_shows_a_limited_number_of_units(void **state)
+{
+	_cleanup_(claims_free_p) struct claims *claims = world();
+	json_t *json = unit_json(CLAIM_AT("a", "6", REQUEST(""), HAS("x")));
+	json_t *results = json_object_get(
+		json_object_get(
+			json_object_get(json_object_get(json, "status"), "allocation"), "devices"),
+		"results");
+	struct claims_held_units held;
+
+	for (uint32_t i = 0; i < 2 * ARRAY_SIZE(held.units); i++)
+		assert_ok(json_array_append(results, json_array_get(results, 0)));
+	claims_pack(claims, (struct claims_packing){"d", NULL});
+	claims_watch(claims);
+	assert_ok(claims_set(claims, CLAIMS_CLAIM, json, NULL));
+	json_decref(json);
+	assert_true(claims_has_units(claims));
+	assert_true(claims_next_changed(claims, &held));
+	assert_int_equal(held.n, ARRAY_SIZE(held.units));
+	assert_string_equal(held.key, "a/a");
+}
+
 UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(the_api_takes_over_an_assumption), UNIT(a_write_of_unknown_result_keeps_the_device),
 	UNIT(a_device_stays_taken_during_the_write), UNIT(an_allocation_restricts_the_nodes),
@@ -532,4 +555,5 @@ UNIT_MAIN(UNIT(an_assumed_device_is_taken_until_it_is_released),
 	UNIT(large_selectors_are_refused), UNIT(objects_without_a_name_are_refused),
 	UNIT(a_restored_store_is_believed), UNIT(reasons_name_the_claims_that_have_a_device),
 	UNIT(devices_of_hidden_users_are_free),
-	UNIT(an_ending_claim_with_a_new_user_keeps_its_device))
+	UNIT(an_ending_claim_with_a_new_user_keeps_its_device),
+	UNIT(a_claim_shows_a_limited_number_of_units))
