@@ -93,6 +93,28 @@ static void cluster_end_claims(void *arg)
 	free(search);
 }
 
+void cluster_keep_usage(struct cluster *c, bool is_kept)
+{
+	c->is_usage_kept = is_kept;
+	free(TAKE_PTR(c->usage_ns));
+}
+
+static struct usage cluster_kept_usage(struct cluster *c, const char *ns)
+{
+	struct usage usage;
+
+	if (c->usage_ns && c->usage_version == claims_version(c->claims) &&
+		!strcmp(c->usage_ns, ns))
+		return c->usage;
+	free(TAKE_PTR(c->usage_ns));
+	usage = cluster_usage(c, ns);
+	if (c->is_usage_kept)
+		c->usage_ns = str_dup(str_from(ns));
+	c->usage = usage;
+	c->usage_version = claims_version(c->claims);
+	return usage;
+}
+
 static int cluster_begin_claims(
 	void *arg, const struct pod *pod, void **ret_search, struct error *err)
 {
@@ -111,7 +133,7 @@ static int cluster_begin_claims(
 	search->queue = own ? cpod_queue_number(c, own) : 0;
 	search->has_total = cluster_has_total(c, search->ns);
 	if (search->has_total)
-		search->used = cluster_usage(c, search->ns);
+		search->used = cluster_kept_usage(c, search->ns);
 	*ret_search = search;
 	return 0;
 }
@@ -177,6 +199,13 @@ static bool claims_sum_is_opportunistic(const struct claims_sum *sum)
 	return class && !strcmp(class, spec_class_name(SPEC_OPPORTUNISTIC));
 }
 
+static struct usage claims_sum_usage(const struct claims_sum *sum)
+{
+	return (struct usage){.milli = sum->share,
+		.firm = claims_sum_is_opportunistic(sum) ? 0 : sum->share,
+		.bytes = sum->bytes};
+}
+
 bool cluster_next_claim_usage(
 	struct cluster *c, const void **at, const char **ret_ns, struct usage *ret)
 {
@@ -185,9 +214,7 @@ bool cluster_next_claim_usage(
 	if (!claims_next_sum(c->claims, at, &sum))
 		return false;
 	*ret_ns = sum.ns;
-	*ret = (struct usage){.milli = sum.share,
-		.firm = claims_sum_is_opportunistic(&sum) ? 0 : sum.share,
-		.bytes = sum.bytes};
+	*ret = claims_sum_usage(&sum);
 	return true;
 }
 
@@ -225,10 +252,23 @@ int cluster_count_claims(struct cluster *c)
 	return 0;
 }
 
-/* Keeps a valid count valid, since tests of evictions hide and show claims for each node. */
-static void cluster_on_hidden_claim(void *data, const struct claims_sum *sum, bool is_free)
+static void cluster_adjust_usage(struct cluster *c, const struct claims_sum *sum, bool is_free)
 {
-	struct cluster *c = data;
+	const struct usage its = claims_sum_usage(sum);
+	const uint64_t sign = is_free ? UINT64_MAX : 1; /* modulo 2^64 */
+
+	if (!c->usage_ns || c->usage_version + 1 != claims_version(c->claims))
+		return;
+	if (!strcmp(c->usage_ns, sum->ns)) {
+		c->usage.milli += sign * its.milli;
+		c->usage.firm += sign * its.firm;
+		c->usage.bytes += sign * its.bytes;
+	}
+	c->usage_version++;
+}
+
+static void cluster_adjust_queue(struct cluster *c, const struct claims_sum *sum, bool is_free)
+{
 	const int64_t share = (int64_t)sum->share;
 	uint32_t queue;
 
@@ -239,6 +279,13 @@ static void cluster_on_hidden_claim(void *data, const struct claims_sum *sum, bo
 	if (queue)
 		cluster_set_outside(c, queue);
 	c->claims_counted++;
+}
+
+/* Keeps valid counts valid, since tests of evictions hide and show claims for each node. */
+static void cluster_on_hidden_claim(void *data, const struct claims_sum *sum, bool is_free)
+{
+	cluster_adjust_usage(data, sum, is_free);
+	cluster_adjust_queue(data, sum, is_free);
 }
 
 int cluster_new_claims(struct cluster *c, struct error *err)

@@ -181,6 +181,13 @@ struct ctext { /* key: a namespace; value: its list of dialects */
 	char *key, *value;
 };
 
+/* Greatest use of share and memory by a pod at one time, as its namespace's total counts it. */
+struct usage {
+	uint64_t milli, bytes;
+	/* part of milli that belongs to tenants of other classes than opportunistic */
+	uint64_t firm;
+};
+
 struct cluster {
 	struct cluster_config config;
 	struct claims *claims;
@@ -188,6 +195,11 @@ struct cluster {
 	struct claim_model *claim_model;
 	uint64_t claims_counted; /* version of the claims that cluster_count_claims() has counted */
 	int64_t *claims_by_queue; /* what they have, by the number of the queue, in permille */
+	/* cluster_usage() of a namespace for that version, during one decision; NULL: not known */
+	char *usage_ns;
+	struct usage usage;
+	uint64_t usage_version;
+	bool is_usage_kept;
 	struct view *view;
 	struct place *place;
 	struct cnode *nodes;
@@ -426,12 +438,6 @@ bool cluster_allows_remote(const struct cluster *c, const char *ns);
 bool cluster_has_room_for(struct cluster *c, const struct cpod *pod,
 	const struct assigned *assigned, struct buf *why);
 
-/* Greatest use of share and memory by a pod at one time, as its namespace's total counts it. */
-struct usage {
-	uint64_t milli, bytes;
-	/* part of milli that belongs to tenants of other classes than opportunistic */
-	uint64_t firm;
-};
 struct usage cpod_usage(const struct cpod *pod, const struct assigned *assigned);
 /* The sum of all pods and claims of the namespace. */
 struct usage cluster_usage(struct cluster *c, const char *ns);
@@ -443,6 +449,11 @@ bool cluster_has_room(const struct cluster *c, const char *ns, const struct usag
 /* Goes to the next claim with devices of divvy's driver; *at is NULL at first. False: none. */
 bool cluster_next_claim_usage(
 	struct cluster *c, const void **at, const char **ret_ns, struct usage *ret_usage);
+/*
+ * During a decision (is_kept) pods keep what they have, so the sum for totals is kept too, and only
+ * adjusted for hidden claims.
+ */
+void cluster_keep_usage(struct cluster *c, bool is_kept);
 /* Counts what claims have as use of the queues of their pods. -ENOMEM. */
 int cluster_count_claims(struct cluster *c);
 

@@ -176,6 +176,7 @@ void cluster_free(struct cluster *c)
 	claim_model_free(c->claim_model);
 	claims_free(c->claims);
 	free(c->claims_by_queue);
+	free(c->usage_ns);
 	free(c);
 }
 

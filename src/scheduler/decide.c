@@ -692,7 +692,9 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 
 	if (is_alone)
 		cluster_limit_claims(c, 1);
+	cluster_keep_usage(c, true);
 	r = decide_one(c, pod, victims, outcome, err);
+	cluster_keep_usage(c, false);
 	if (is_alone)
 		cluster_limit_claims(c, 0);
 	return r;

@@ -390,6 +390,25 @@ static void a_limit_can_be_kept_by_evictions(void **state)
 	nothing();
 }
 
+/* The same for a total of the namespace. */
+static void a_total_can_be_kept_by_evictions(void **state)
+{
+	add_dra_node("n1", "000");
+	add_classes();
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':1.5}}");
+	place("a", 300, 1, "n1");
+	place("b", 900, 1, "n1");
+	add_claim("c", 0, 1);
+	add_claim_pod("c", ",'priority':10");
+	next(SCHED_EVICT, "b", "s/c");
+	next(SCHED_NOMINATE, "c", NULL);
+	end_pod("b");
+	pass(1);
+	next(SCHED_BIND, "c", NULL);
+	nothing();
+}
+
 /* Sets the allocated claim "b" with one condition of its device; type "": none. */
 static void set_condition(int version, const char *type)
 {
@@ -485,6 +504,7 @@ int main(void)
 		TEST(a_total_counts_claims),
 		TEST(a_queue_counts_claims),
 		TEST(a_limit_can_be_kept_by_evictions),
+		TEST(a_total_can_be_kept_by_evictions),
 		TEST(a_pod_waits_until_its_device_is_ready),
 		TEST(a_device_that_cannot_be_ready_is_freed),
 		TEST(a_device_that_is_not_ready_in_time_is_freed),
