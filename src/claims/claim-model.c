@@ -29,6 +29,7 @@ struct model_node {
 	uint32_t cpu_milli, tenants_cpu;
 	uint64_t memory_bytes, tenants_memory;
 	bool is_seen;
+	uint32_t view_at; /* in the view; valid while is_seen */
 };
 
 struct model_tenant {
@@ -380,26 +381,27 @@ static struct model_node *model_get(struct claim_model *model, const char *name)
 	return NULL;
 }
 
-/* Updates the node's capacities, and its units if they are unknown or may have changed. */
+/* Updates the units of the node if they are unknown or may have changed. */
 static int model_sync_node(struct claim_model *model, uint32_t at, bool has_new_slices)
 {
 	struct model_node *node = model_get(model, view_node(model->view, at)->object.name);
-	struct place_node_info info;
-	uint64_t memory;
-	uint32_t cpu;
-	int r;
 
 	if (!node)
 		return -ENOMEM;
 	node->is_seen = true;
-	if (has_new_slices || !node->devices) {
-		r = model_sync_units(model, node);
-		if (r < 0)
-			return r;
-	}
-	if (node->at == PLACE_NONE)
+	node->view_at = at;
+	return has_new_slices || !node->devices ? model_sync_units(model, node) : 0;
+}
+
+static int model_sync_capacities(struct claim_model *model, struct model_node *node)
+{
+	struct place_node_info info;
+	uint64_t memory;
+	uint32_t cpu;
+
+	if (!node->is_seen || node->at == PLACE_NONE)
 		return 0;
-	model_read_capacities(model->view, node, at, &cpu, &memory);
+	model_read_capacities(model->view, node, node->view_at, &cpu, &memory);
 	if (cpu == node->cpu_milli && memory == node->memory_bytes)
 		return 0;
 	node->cpu_milli = cpu;
@@ -408,6 +410,10 @@ static int model_sync_node(struct claim_model *model, uint32_t at, bool has_new_
 	return place_node_update(model->place, node->at, &info, NULL) == -ENOMEM ? -ENOMEM : 0;
 }
 
+/*
+ * Nodes come before claims, since a node that gets units looks for its tenants among all. The
+ * capacities come last: they depend on the tenants.
+ */
 static int model_sync(struct claim_model *model)
 {
 	const uint64_t version = claims_slices_version(model->claims);
@@ -419,12 +425,14 @@ static int model_sync(struct claim_model *model)
 	if (!model->is_watching)
 		claims_watch(model->claims);
 	model->is_watching = true;
-	while (r == 0 && claims_next_changed(model->claims, &held))
-		r = model_keep_claim(model, &held);
 	for (node = model->nodes; node; node = node->hh.next)
 		node->is_seen = false;
 	for (uint32_t i = 0; r == 0 && i < view_n_nodes(model->view); i++)
 		r = model_sync_node(model, i, has_new_slices);
+	while (r == 0 && claims_next_changed(model->claims, &held))
+		r = model_keep_claim(model, &held);
+	for (node = model->nodes; r == 0 && node; node = node->hh.next)
+		r = model_sync_capacities(model, node);
 	if (r < 0)
 		return r;
 	HASH_ITER(hh, model->nodes, node, next) {

@@ -451,7 +451,8 @@ static uint32_t cpod_ask_policy(
 
 	free(TAKE_PTR(pod->claim_node));
 	free(TAKE_PTR(pod->claim_unit));
-	if ((!search && cluster_has_open_devices(c)) ||
+	/* A cluster without such devices does not even pay for a walk over the nodes. */
+	if (!claims_has_units(c->claims) || (!search && cluster_has_open_devices(c)) ||
 		claim_model_find(c->claim_model, &params, &choice) < 0)
 		return PLACE_NONE;
 	pod->is_claim_noted = true;
