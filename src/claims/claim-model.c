@@ -422,8 +422,8 @@ static int model_sync(struct claim_model *model)
 	struct claims_held_units held;
 	int r = 0;
 
-	if (!model->is_watching)
-		claims_watch(model->claims);
+	if (!model->is_watching && claims_watch(model->claims) < 0)
+		return -ENOMEM;
 	model->is_watching = true;
 	for (node = model->nodes; node; node = node->hh.next)
 		node->is_seen = false;

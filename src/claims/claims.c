@@ -49,9 +49,15 @@ uint64_t claims_slices_version(const struct claims *claims)
 	return claims->slices_version;
 }
 
-void claims_watch(struct claims *claims)
+int claims_watch(struct claims *claims)
 {
+	struct claims_entry *entry;
+	int r = 0;
+
 	claims->is_watched = true;
+	for (entry = claims->objects[CLAIMS_CLAIM]; r == 0 && entry; entry = entry->hh.next)
+		r = claims_note_change(claims, entry);
+	return r;
 }
 
 uint64_t claims_n_steps(const struct claims *claims)

@@ -210,9 +210,10 @@ struct claims_held_units {
 };
 /*
  * Returns a claim whose devices have changed since it was returned last. All texts are valid until
- * the next call. Call claims_watch() first, after claims_pack(). False: no such claim.
+ * the next call. Call claims_watch() first, after claims_pack(): then all known claims count as
+ * changed. -ENOMEM: call it again. False: no such claim.
  */
-void claims_watch(struct claims *claims);
+int claims_watch(struct claims *claims);
 bool claims_next_changed(struct claims *claims, struct claims_held_units *ret_held);
 /* Number that grows with each change of the slices. */
 uint64_t claims_slices_version(const struct claims *claims);

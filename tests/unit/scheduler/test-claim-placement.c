@@ -155,6 +155,23 @@ static void shares_fill_used_devices_first(void **state)
 	nothing();
 }
 
+/* As after a start of the scheduler: the API has allocations before the first decision. */
+static void claims_of_the_past_count(void **state)
+{
+	add_dra_node("n1", "00");
+	add_classes();
+	set(CLUSTER_RESOURCE_CLAIM,
+		"{'metadata':{'name':'a','namespace':'s','uid':'c-a','resourceVersion':'2'},'spec':"
+		"{},'status':{'reservedFor':[{'resource':'pods','name':'a','uid':'u-a'}],"
+		"'allocation':{'devices':{'results':[{'request':'r','driver':'divvy.gpu','pool':"
+		"'n1','device':'share-n1-1','shareID':'x','consumedCapacity':{'share':'600',"
+		"'memory':'1Gi'}}]},'nodeSelector':{'nodeSelectorTerms':[{'matchFields':[{'key':"
+		"'metadata.name','operator':'In','values':['n1']}]}]}}}}");
+	add_claim_pod("a", ",'nodeName':'n1'");
+	assert_string_equal(place("b", 300, 1, "n1"), "share-n1-1");
+	nothing();
+}
+
 static void whole_devices_come_from_the_smallest_group_that_suffices(void **state)
 {
 	const struct cpod *pod;
@@ -493,6 +510,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, acts_end)
 	const struct CMUnitTest tests[] = {
 		TEST(shares_fill_used_devices_first),
+		TEST(claims_of_the_past_count),
 		TEST(whole_devices_come_from_the_smallest_group_that_suffices),
 		TEST(a_node_with_one_group_is_better_than_one_with_two),
 		TEST(the_message_names_what_is_missing),
