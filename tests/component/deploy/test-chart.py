@@ -28,7 +28,6 @@ OTHERS = {
     "namespace": "another",
     "replicas": 3,
     "dcgmMetrics": "on",
-    "dra": True,
     "imagePullPolicy": "Always",
     "log": "debug",
     "kubeletDir": "/elsewhere",
@@ -94,13 +93,15 @@ def helm_makes_the_objects_of_base():
 
 
 def each_value_has_the_effect_that_tests_expect():
-    plain = template()
-    for path in leaves(values()):
-        given = copy.deepcopy(values())
-        put(given, path, OTHERS[path[-1]])
-        made = template(given)
-        assert made != plain, ".".join(path)
-        assert made == chart(given), ".".join(path)
+    for dra in (False, True):
+        start = {**values(), "dra": dra}
+        plain = template(start)
+        for path in leaves(start):
+            given = copy.deepcopy(start)
+            put(given, path, not dra if path == ("dra",) else OTHERS[path[-1]])
+            made = template(given)
+            assert made != plain, (".".join(path), dra)
+            assert made == chart(given), (".".join(path), dra)
 
 
 def the_schema_describes_all_values_and_no_others():
