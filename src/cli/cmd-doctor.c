@@ -504,6 +504,26 @@ static void check_containers(struct doctor *d)
 	"use the CUDA driver API, as Numba, Triton and NVRTC do; build with nvcc -cudart shared so " \
 	"that divvy's own runtime for CUDA 12 and 13 takes the place of NVIDIA's"
 
+/* divvy run starts the program without divvy's runtime if the library is missing. */
+static void check_shared_runtime(struct doctor *d, const struct cuda_program *program)
+{
+	static const char stem[] = "libcudart.so.";
+	char name[64], path[PLACES_PATH];
+	struct error err = {0};
+
+	snprintf(name, sizeof(name), "libdivvy-cudart-%s.so", program->library + strlen(stem));
+	if (cli_path_hook(name, path, sizeof(path), &err) < 0)
+		doctor_add_findingf(d, WARNING,
+			"install divvy's libraries, or set DIVVY_HOOKS to their folder",
+			"program: %.500s loads %s, which refuses simulated and remote devices: %.200s",
+			program->path, program->library, err.msg);
+	else
+		doctor_add_findingf(d, OK, "",
+			"program: %.500s loads %s; on simulated and remote devices (--simulate, "
+			"--remote), divvy run puts divvy's own runtime in its place",
+			program->path, program->library);
+}
+
 static void check_program(struct doctor *d)
 {
 	struct cuda_program program;
@@ -524,10 +544,7 @@ static void check_program(struct doctor *d)
 		return;
 	}
 	if (program.runtime == CUDA_RUNTIME_SHARED && cli_path_has_runtime(program.library)) {
-		doctor_add_findingf(d, OK, "",
-			"program: %.500s loads %s; on simulated and remote devices (--simulate, "
-			"--remote), divvy run puts divvy's own runtime in its place",
-			program.path, program.library);
+		check_shared_runtime(d, &program);
 		return;
 	}
 	if (program.runtime == CUDA_RUNTIME_SHARED)

@@ -4,10 +4,11 @@
 no simulated or remote device, and a program that loads a runtime of a version that divvy's own does not
 have. The programs are stand-ins: they have the sections and names by which divvy recognises the runtime."""
 
+import json
 import os
 import subprocess
 
-from rig import Rig, main, refused
+from rig import BUILD, Rig, main, refused
 
 PLAIN = "int main(void) { return 0; }"
 STATIC = PLAIN + '__asm__(".section .nv_fatbin, \\"a\\"\\n.quad 0\\n.text");'
@@ -85,6 +86,18 @@ def doctor_explains_a_program():
         assert finding(script)["level"] == "ok"
 
 
+def doctor_reports_a_missing_runtime():
+    with Rig() as rig:
+        path, hooks = programs(rig)["shared"], os.path.join(rig.dir, "hooks")
+        os.mkdir(hooks)
+        for name in ("cuda", "nvml"):
+            os.symlink(os.path.join(BUILD, f"src/hook/libdivvy-{name}.so"), os.path.join(hooks, f"libdivvy-{name}.so"))
+        done = rig.divvy("doctor", "-o", "json", path, env={"DIVVY_HOOKS": hooks})
+        (one,) = [one for one in json.loads(done.stdout) if one["what"].startswith("program:")]
+        assert one["level"] == "warning" and "libdivvy-cudart-13.so" in one["what"], one
+        assert "DIVVY_HOOKS" in one["do"], one
+
+
 def doctor_reports_a_missing_program():
     with Rig() as rig:
         done = rig.divvy("doctor", "--", "no-such-program")
@@ -95,5 +108,6 @@ def doctor_reports_a_missing_program():
 main(
     run_names_the_runtime_in_one_sentence,
     doctor_explains_a_program,
+    doctor_reports_a_missing_runtime,
     doctor_reports_a_missing_program,
 )
