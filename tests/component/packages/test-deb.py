@@ -30,7 +30,7 @@ RUN = ("divvy", "run", "--simulate", "1xH200-141Gi", "--request", "0.5", "--memo
 # Folders in which apt and dpkg keep books.
 BOOKS = ("/var/lib/dpkg", "/var/lib/apt", "/var/cache", "/var/log", "/etc/ld.so.cache", "/etc/systemd")
 PROGRAM = """
-import ctypes
+import ctypes, os
 cu = ctypes.CDLL("libcuda.so.1")
 def call(name, *args):
     result = getattr(cu, name)(*args)
@@ -41,6 +41,12 @@ call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
 call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
 call("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(1 << 30))
 assert cu.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(8 << 30)) == 2, "the quota holds"
+for version in (12, 13):
+    count = ctypes.c_int()
+    assert ctypes.CDLL(f"libcudart.so.{version}").cudaGetDeviceCount(ctypes.byref(count)) == 0 and count.value == 1
+names = os.environ["LD_LIBRARY_PATH"].split(":")[0]
+for name, library in (("libcuda.so", "cuda"), ("libnvidia-ml.so", "nvml")):
+    assert os.path.samefile(f"{names}/{name}", f"/usr/lib/divvy/libdivvy-{library}.so"), names
 print("total", total.value, flush=True)
 """
 
