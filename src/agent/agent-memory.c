@@ -36,7 +36,8 @@
 /*
  * While a device is lost, queries begin the use of the driver anew. That may take seconds without
  * persistence mode, so the pause until the next time is REOPEN_REST times as long. The pause also
- * doubles from REOPEN_NS to REOPEN_MAX_NS, because a device may stay lost for days.
+ * doubles from REOPEN_NS to REOPEN_MAX_NS, because a device may stay lost for days. It does not
+ * double after a failure, which leaves the daemon without its healthy devices, too.
  */
 #define REOPEN_NS (1 * NSEC_PER_SEC)
 #define REOPEN_MAX_NS (300 * NSEC_PER_SEC)
@@ -401,12 +402,13 @@ void memory_unshare(struct process *p, uint32_t at, const struct msg_share *shar
 /* Begins to use the driver anew, in case a lost device is back. */
 static void query_reopen(struct query *q)
 {
-	const uint64_t began_ns = clock_now_ns();
-	const int r = nvml_reopen(q->nvml);
+	uint64_t took_ns, pause_ns = REOPEN_NS;
+	const int r = nvml_reopen(q->nvml, &took_ns);
 
-	q->pause_ns = q->pause_ns ? MIN(2 * q->pause_ns, REOPEN_MAX_NS) : REOPEN_NS;
-	q->reopen_ns = clock_now_ns() +
-		MAX(REOPEN_REST * clock_since_ns(clock_now_ns(), began_ns), q->pause_ns);
+	if (r != -EIO)
+		pause_ns = q->pause_ns = q->pause_ns ? MIN(2 * q->pause_ns, REOPEN_MAX_NS)
+						     : REOPEN_NS;
+	q->reopen_ns = clock_now_ns() + MIN(MAX(REOPEN_REST * took_ns, pause_ns), REOPEN_MAX_NS);
 	if (r == -ENOTSUP)
 		return;
 	for (uint32_t i = 0; i < q->n_devices; i++) {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -559,13 +560,16 @@ nvml_handle nvml_find(struct nvml *nvml, const char *uuid)
 	return nvml_find_locked(nvml, uuid);
 }
 
-int nvml_reopen(struct nvml *nvml)
+int nvml_reopen(struct nvml *nvml, uint64_t *ret_took_ns)
 {
+	uint64_t began_ns;
 	int r;
 
+	*ret_took_ns = 0;
 	if (!nvml || !nvml->by_uuid)
 		return -ENOTSUP;
 	pthread_rwlock_wrlock(&nvml->lock);
+	began_ns = clock_now_ns();
 	if (nvml->events)
 		nvml->events_free(TAKE_PTR(nvml->events));
 	if (!nvml->is_closed)
@@ -580,6 +584,7 @@ int nvml_reopen(struct nvml *nvml)
 				nvml->watched[i].uuid);
 	}
 	r = nvml->is_closed ? -EIO : 0;
+	*ret_took_ns = clock_since_ns(clock_now_ns(), began_ns);
 	pthread_rwlock_unlock(&nvml->lock);
 	return r;
 }

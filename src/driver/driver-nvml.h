@@ -81,10 +81,11 @@ int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct
 /*
  * Ends the library's use of the driver and begins it again. A process that has lost a device cannot
  * reach the device again in another way. Afterwards nvml_find() gives the new handles; former ones
- * are invalid. Waits until nvml_await_xid() returns. -EIO: the driver has no device now. -ENOTSUP:
- * the library cannot find devices by UUID; the handles stay.
+ * are invalid. Waits until nvml_await_xid() returns, and then for the driver; ret_took_ns is the
+ * wait for the driver alone. -EIO: the driver has no device now. -ENOTSUP: the library cannot find
+ * devices by UUID; the handles stay, and ret_took_ns is 0.
  */
-int nvml_reopen(struct nvml *nvml);
+int nvml_reopen(struct nvml *nvml, uint64_t *ret_took_ns);
 /* Finds a device or MIG instance by its UUID. NULL: the driver does not reach it. */
 nvml_handle nvml_find(struct nvml *nvml, const char *uuid);
 

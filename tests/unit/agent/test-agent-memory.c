@@ -24,12 +24,15 @@ static struct {
 	bool is_reachable;
 	enum nvml_recovery recovery;
 	uint32_t n_reopens;
+	int reopen_result;
+	uint64_t reopen_ns; /* how long the driver takes to begin again */
 } driver;
 
-int nvml_reopen(struct nvml *nvml)
+int nvml_reopen(struct nvml *nvml, uint64_t *ret_took_ns)
 {
 	driver.n_reopens++;
-	return 0;
+	*ret_took_ns = driver.reopen_ns;
+	return driver.reopen_result;
 }
 
 nvml_handle nvml_find(struct nvml *nvml, const char *uuid)
@@ -187,6 +190,43 @@ static void the_pause_between_reopenings_grows_to_5_minutes(void **state)
 	assert_int_equal(pause_s(&at), 1);
 }
 
+static void a_slow_driver_is_opened_again_after_a_longer_pause(void **state)
+{
+	static struct place at;
+
+	place_init(&at);
+	driver.processes = -ENODEV;
+	driver.reopen_ns = 2 * NSEC_PER_SEC;
+	query(&at);
+	query(&at);
+	assert_int_equal(pause_s(&at), 2 * REOPEN_REST);
+	driver.reopen_ns = 60 * NSEC_PER_SEC;
+	query(&at);
+	assert_int_equal(pause_s(&at), 300);
+}
+
+/* A failed reopening leaves the process without any device, the healthy ones included. */
+static void a_reopening_that_fails_is_tried_again_soon(void **state)
+{
+	static struct place at;
+
+	place_init(&at);
+	driver.processes = -ENODEV;
+	for (uint32_t i = 0; i < 8; i++)
+		query(&at);
+	assert_int_equal(pause_s(&at), 64);
+	driver.reopen_result = -EIO;
+	driver.is_reachable = false;
+	for (uint32_t i = 0; i < 3; i++) {
+		query(&at);
+		assert_int_equal(pause_s(&at), 1);
+	}
+	driver.reopen_result = 0;
+	driver.is_reachable = true;
+	query(&at);
+	assert_int_equal(pause_s(&at), 128);
+}
+
 /* The driver may have answered before the Xid. The next query begins after the Xid. */
 static void an_answer_from_before_an_xid_ends_no_fault(void **state)
 {
@@ -208,6 +248,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {UNIT(a_lost_device_is_opened_again_until_it_answers),
 		UNIT(a_device_that_the_driver_does_not_find_is_opened_again),
 		UNIT(the_pause_between_reopenings_grows_to_5_minutes),
+		UNIT(a_slow_driver_is_opened_again_after_a_longer_pause),
+		UNIT(a_reopening_that_fails_is_tried_again_soon),
 		UNIT(an_answer_from_before_an_xid_ends_no_fault)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

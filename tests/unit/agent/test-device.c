@@ -336,6 +336,7 @@ static void a_lost_device_is_back_after_the_driver_is_opened_again(void **state)
 {
 	const char *uuid = set->devices[1].info.uuid;
 	struct nvml_xid xid;
+	uint64_t took_ns;
 
 	for (uint32_t i = 0; i < 2; i++)
 		assert_ok(nvml_watch_xids(set->nvml, i));
@@ -345,7 +346,7 @@ static void a_lost_device_is_back_after_the_driver_is_opened_again(void **state)
 	assert_int_equal(xid.xid, 79);
 	assert_string_equal(xid.uuid, uuid);
 	assert_int_equal(query(uuid), -ENODEV);
-	assert_ok(nvml_reopen(set->nvml));
+	assert_ok(nvml_reopen(set->nvml, &took_ns));
 	assert_int_equal(query(uuid), -ENODEV);
 	assert_true(query(set->devices[0].info.uuid) >= 0);
 
@@ -353,7 +354,7 @@ static void a_lost_device_is_back_after_the_driver_is_opened_again(void **state)
 	set_faults("reset device=1 at=1ms\nxid device=0 code=13 at=1ms\n");
 	assert_int_equal(await_xid().xid, 13);
 	assert_int_equal(query(uuid), -ENODEV);
-	assert_ok(nvml_reopen(set->nvml));
+	assert_ok(nvml_reopen(set->nvml, &took_ns));
 	assert_true(query(uuid) >= 0);
 	set_faults("xid device=1 code=31 at=1ms\n");
 	xid = await_xid();
