@@ -71,8 +71,12 @@ static void node_usage_begin_tenant(struct node *node, struct slot *slot, const 
 	accounts_add(&node->accounts, u->last_use_ns, t->pod->space, &waited);
 }
 
-static void node_usage_sample_tenant(
-	struct node *node, struct slot *slot, const struct tenant *t, uint64_t passed_ns)
+/*
+ * A tenant becomes idle only when the accounts change the status anyway (is_reported). Tenants that
+ * came one after another would otherwise cause one patch of the status after another.
+ */
+static void node_usage_sample_tenant(struct node *node, struct slot *slot, const struct tenant *t,
+	uint64_t passed_ns, bool is_reported)
 {
 	struct slot_usage *u = &slot->usage;
 	const uint64_t used_ns = used_by(t), real_ns = clock_real_ns();
@@ -88,7 +92,8 @@ static void node_usage_sample_tenant(
 	if (more.used_ns)
 		u->last_use_ns = real_ns;
 	u->used_ns = used_ns;
-	u->is_idle = clock_since_ns(real_ns, u->last_use_ns) >= IDLE_NS;
+	u->is_idle = clock_since_ns(real_ns, u->last_use_ns) >= IDLE_NS &&
+		(was_idle || is_reported);
 	if (u->is_idle != was_idle)
 		node_status_touch(node);
 	if (accounts_add(&node->accounts, real_ns, t->pod->space, &more) < 0)
@@ -168,7 +173,7 @@ void node_usage_tick(struct node *node, uint64_t now)
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
 		if (t)
-			node_usage_sample_tenant(node, &node->slots[i], t, passed_ns);
+			node_usage_sample_tenant(node, &node->slots[i], t, passed_ns, is_reported);
 	}
 	if (!node->is_account_new)
 		return;
