@@ -20,6 +20,7 @@ BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
 DIVVY = os.path.join(BUILD, "src/cli/divvy")
 DIVVYD = os.path.join(BUILD, "src/divvyd/divvyd")
+SIMCTL = os.path.join(BUILD, "src/simgpu/divvy-simctl")
 SPIN = os.path.join(BUILD, "tests/programs/spin")
 USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")
 
@@ -116,6 +117,17 @@ class Rig:
         done = self.divvy(*args)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    def set_faults(self, text):
+        """Sets the faults of the simulated devices, as in a file of faults."""
+        subprocess.run(
+            [SIMCTL, "--dir", os.path.join(self.dir, "sim"), "faults", "-"],
+            input=text + "\n",
+            env=self.env,
+            text=True,
+            timeout=patience(),
+            check=True,
+        )
 
     def run(self, *args, env=None):
         """Starts divvy run in the background; the child becomes the program."""

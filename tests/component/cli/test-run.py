@@ -211,22 +211,11 @@ def a_signal_ends_a_wait():
         assert [t["name"] for t in rig.json("ps", "-o", "json")] == ["first"]
 
 
-def set_faults(rig, line):
-    subprocess.run(
-        [os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", os.path.join(rig.dir, "sim"), "faults", "-"],
-        input=line + "\n",
-        env=rig.env,
-        text=True,
-        timeout=patience(),
-        check=True,
-    )
-
-
 def a_lost_device_gets_no_new_tenant():
     with Rig(simulate="2xTest-1Gi") as rig:
         spin = ("--", SPIN, "--duration=0.1")
         user = rig.spin("user", "--device", "0", *WISH)
-        set_faults(rig, "lost device=0")
+        rig.set_faults("lost device=0")
         assert user.wait(patience()) == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon reports the lost device")
         assert "device 0: is lost: the driver cannot reach it any more" in rig.divvy("devices").stdout
@@ -248,7 +237,7 @@ def a_lost_device_gets_no_new_tenant():
             125,
             "count 2: 1 device has capacity",
         )
-        set_faults(rig, "reset device=0 at=1ms")
+        rig.set_faults("reset device=0 at=1ms")
         # Whoever asks for devices has the daemon ask the driver.
         wait_for(lambda: not rig.json("devices", "-o", "json")[0]["note"], "the device returns")
         done = rig.divvy("run", "--device", "0", *WISH, *spin)
@@ -262,10 +251,10 @@ def an_xid_of_the_device_ends_with_the_recovery():
             return rig.json("devices", "-o", "json")[0]["note"]
 
         user = rig.spin("user", *WISH)
-        set_faults(rig, "xid device=0 code=48 action=reset at=1ms")
+        rig.set_faults("xid device=0 code=48 action=reset at=1ms")
         wait_for(lambda: note() == "had Xid 48 (double bit ECC error), which no program causes", "the device is faulty")
         refused(rig.divvy("run", *WISH, "--", "true"), 125, "had Xid 48")
-        set_faults(rig, "reset device=0 at=1ms")
+        rig.set_faults("reset device=0 at=1ms")
         wait_for(lambda: not note(), "the device is healthy again")
         assert rig.divvy("run", *WISH, "--", "true").returncode == 0
         user.kill()
@@ -275,7 +264,7 @@ def an_xid_of_the_device_ends_with_the_recovery():
 def a_program_learns_of_the_xid_that_it_caused():
     with Rig(simulate="1xTest-1Gi") as rig:
         faulty, other = (rig.spin(name, *WISH) for name in ("faulty", "other"))
-        set_faults(rig, f"xid device=0 code=31 pid={faulty.pid} at=1ms")
+        rig.set_faults(f"xid device=0 code=31 pid={faulty.pid} at=1ms")
         line = faulty.stderr.readline()
         assert "this program caused Xid 31 (GPU memory page fault)" in line, line
         assert not rig.json("devices", "-o", "json")[0]["note"]

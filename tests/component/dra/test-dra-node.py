@@ -5,7 +5,7 @@
 import json
 import os
 
-from dra_rig import CLAIMS, DraRig, main, wait_for
+from dra_rig import CLAIMS, SLICES, DraRig, main, wait_for
 
 MANY = 64  # claims on the node
 
@@ -171,6 +171,30 @@ def a_kubelet_of_another_version_is_reported():
         assert not rig.published(), rig.published()
 
 
+def a_lost_device_has_taints_until_it_is_back():
+    """Both forms of the device have the taint. divvyd looks for the device after pauses that double up to 5 minutes."""
+    with DraRig("2xH200-141Gi") as rig:
+        rig.register()
+        wait_for(lambda: len(rig.published()) == 4, "the devices are published")
+        both = {rig.device("share", 1), rig.device("gpu", 1)}
+
+        def lost(slices):
+            devices = [d for s in slices for d in s["spec"].get("devices") or []]
+            return {d["name"] for d in devices if "divvy.gpu/lost" in str(d.get("taints"))}
+
+        def was_lost():
+            """All slices so far: without other users, the simulated driver may start anew, and the device is back early."""
+            with rig.api.store.changed:
+                return lost(slice for _, path, _, slice in rig.api.store.events if path.startswith(SLICES + "/"))
+
+        rig.set_faults("lost device=1 at=1ms")
+        wait_for(lambda: was_lost() == both, "both forms have the taint")
+        rig.set_faults("reset device=1 at=1ms")
+        wait_for(lambda: len(rig.published()) == 4 and not lost(rig.api.store.list(SLICES, bool)[0]), "no taint", 330)
+        assert was_lost() == both, "another device had the taint"
+        rig.ask_ok("prepare", *rig.claim("back", device=rig.device(n=1)))
+
+
 def spec_of(rig, name):
     """(limit, class, priority) of the claim's only tenant."""
     (spec,) = [t["spec"] for t in rig.tenants() if t["pod"]["claim"] == name]
@@ -253,6 +277,7 @@ main(
     a_kubelet_without_v1_is_served,
     a_kubelet_of_another_version_is_reported,
     no_more_shares_than_slots_are_offered,
+    a_lost_device_has_taints_until_it_is_back,
     annotations_change_a_running_tenant,
     a_change_outlives_a_restart_without_the_api_server,
 )
