@@ -589,6 +589,8 @@ void dra_plugin_free(struct dra_plugin *p)
 		if (c->call)
 			grpc_call_end(c->call, GRPC_UNAVAILABLE, "the driver is shutting down");
 		c->call = NULL;
+		if (c->is_waiting) /* nobody else has it */
+			dra_call_free(c);
 	}
 	grpc_server_free(p->registration.server);
 	grpc_server_free(p->service.server);
