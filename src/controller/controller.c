@@ -139,8 +139,8 @@ static const struct {
 };
 
 /*
- * A template of a claim stays for so long after the last look for pods that wait for it. Later pods
- * need it again, and a removal for each pod would be two writes for each pod.
+ * Time from a template's creation to the first look for pods that wait for it, and between two
+ * looks. Later pods need it again, and a removal for each pod would be two writes for each pod.
  */
 #define TEMPLATE_STAYS_NS (60 * NSEC_PER_SEC)
 
