@@ -44,18 +44,33 @@ class Kubelet:
                 with self.registering, contextlib.suppress(AssertionError, IndexError):
                     self.registered[path] = self.rig.register(at=path)[1]
 
+    def newest(self):
+        """The socket of the driver that was registered last; None: no driver is registered."""
+        with self.registering:
+            endpoints = list(self.registered.values())
+        return endpoints[-1] if endpoints else None
+
     def ask(self):
         while not self.is_over.is_set():
-            with self.registering:
-                endpoints = list(self.registered.values())
-            if not endpoints:
+            endpoint = self.newest()
+            if not endpoint:
                 self.is_over.wait(0.02)
                 self.refused += ["no driver is registered"] if self.n else []
                 continue
             for verb in ("prepare", "unprepare"):
-                refusal = self.rig.ask(verb, *self.claim, at=endpoints[-1])[1]
+                refusal = self.request(verb, endpoint)
                 self.refused += [refusal] if refusal else []
             self.n += 1
+
+    def request(self, verb, endpoint):
+        """Asks as a kubelet, which is connected before it chooses the driver. A connection made here may come after the end
+        of a driver that another one has replaced meanwhile."""
+        while True:
+            refusal = self.rig.ask(verb, *self.claim, at=endpoint)[1]
+            newer = self.newest()
+            if newer in (None, endpoint) or not any(w in refusal for w in ("connect to", "no driver there")):
+                return refusal
+            endpoint = newer
 
     def goes_on(self, more=5):
         before = self.n
