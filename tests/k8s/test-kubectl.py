@@ -392,9 +392,16 @@ def fit_shows_what_the_server_refuses():
     assert "would be refused" in refused("fit", "-f", "-", stdin=json.dumps(bad))
     quotas = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
     cluster.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}})
-    got = wait_for(lambda: divvy("fit", "-f", "-", stdin=json.dumps(manifest("q", {"request": "0.1"}))), "an answer")
-    assert "quota" in got[2] and got[0] == 1, got
-    cluster.delete(f"{quotas}/none")
+
+    def is_shown():
+        got, _, err = divvy("fit", "-f", "-", stdin=json.dumps(manifest("q", {"request": "0.1"})))
+        return got == 1 and "quota" in err
+
+    try:
+        # the API server learns of a quota a moment later
+        wait_for(is_shown, "fit shows that the quota refuses the pod")
+    finally:
+        cluster.delete(f"{quotas}/none")
 
 
 # ---- cordon, drain, defrag
