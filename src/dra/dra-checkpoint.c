@@ -57,9 +57,9 @@ static int add_line(struct buf *out, json_t *line)
 {
 	_cleanup_json_ json_t *owned = line;
 
-	if (!line)
+	if (!owned)
 		return -ENOMEM;
-	if (json_dump_callback(line, add_bytes, out, JSON_COMPACT) < 0)
+	if (json_dump_callback(owned, add_bytes, out, JSON_COMPACT) < 0)
 		return buf_error(out) < 0 ? buf_error(out) : -ENOMEM;
 	return buf_add_byte(out, '\n');
 }
