@@ -247,7 +247,9 @@ def a_change_outlives_a_restart_without_the_api_server():
         rig.ask_ok("prepare", *rig.claim("live", 300, "8Gi"))
         rig.annotate("live", limit="0.4")
         # The tenant has the limit before the checkpoint has it.
-        wait_for(lambda: rig.checkpoint()[0]["tenants"][0]["spec"]["limit_permille"] == 400, "the checkpoint has the limit")
+        wait_for(
+            lambda: rig.checkpoint()[0]["tenants"][0]["spec"]["limit_permille"] == 400, "the checkpoint has the limit"
+        )
         rig.daemon.kill()
         rig.daemon.wait()
         os.unlink(os.path.join(rig.dir, "state"))  # as after a reboot: the checkpoint alone has the tenant
