@@ -97,14 +97,9 @@ void select_compare(struct parser *p)
 	d = select_define(p, 0, is_set ? x->type : T_PRED);
 	if (p->operands[0].has_pair)
 		x->d2 = p->operands[0].pair;
-	in = body_emit(p, CTL_LANES, is_set ? exec_set : exec_setp);
+	in = select_emit(p, is_set ? exec_set : exec_setp, d, a, b, c, x);
 	if (!in)
 		return;
-	in->a = a;
-	in->b = b;
-	in->c = c;
-	in->d = d;
-	in->x = x;
 	memcpy(&in->imm, &fn, sizeof(fn));
 	if (x->is_ftz && x->from_type == T_F32) {
 		x->inner = in->fn;
@@ -119,7 +114,6 @@ void select_selection(struct parser *p)
 	bool is_slct = str_is(p->parts[0], "slct");
 	struct extra *x = body_extra(p);
 	enum ptx_type type, by = T_PRED;
-	struct insn *in;
 	int32_t a, b, c, d;
 
 	if (x)
@@ -138,14 +132,7 @@ void select_selection(struct parser *p)
 	b = select_use(p, 2, type);
 	c = select_use(p, 3, by);
 	d = select_define(p, 0, type);
-	in = body_emit(p, CTL_LANES, is_slct ? exec_slct : exec_selp);
-	if (!in)
-		return;
-	in->a = a;
-	in->b = b;
-	in->c = c;
-	in->d = d;
-	in->x = x;
+	select_emit(p, is_slct ? exec_slct : exec_selp, d, a, b, c, x);
 }
 
 /* and, or, xor, not of predicates; other types are in the table */
@@ -173,12 +160,9 @@ void select_logic(struct parser *p)
 	if (op >= PRED_AND)
 		b = select_use(p, 2, T_PRED);
 	d = select_define(p, 0, T_PRED);
-	in = body_emit(p, CTL_LANES, exec_pred_op);
+	in = select_emit(p, exec_pred_op, d, a, b, OPERAND_NONE, NULL);
 	if (!in)
 		return;
-	in->a = a;
-	in->b = b;
-	in->d = d;
 	in->n = (uint16_t)op;
 }
 
@@ -211,13 +195,9 @@ void select_lop3(struct parser *p)
 	d = select_define(p, 0, T_B32);
 	if (p->operands[0].has_pair)
 		x->d2 = p->operands[0].pair;
-	in = body_emit(p, CTL_LANES, exec_lop3);
+	in = select_emit(p, exec_lop3, d, a, b, c, NULL);
 	if (!in)
 		return;
-	in->a = a;
-	in->b = b;
-	in->c = c;
-	in->d = d;
 	in->imm = (int64_t)p->operands[4].value.bits;
 	in->x = x;
 }
@@ -244,13 +224,9 @@ void select_prmt(struct parser *p)
 	b = select_use(p, 2, T_B32);
 	c = select_use(p, 3, T_B32);
 	d = select_define(p, 0, T_B32);
-	in = body_emit(p, CTL_LANES, exec_prmt);
+	in = select_emit(p, exec_prmt, d, a, b, c, NULL);
 	if (!in)
 		return;
-	in->a = a;
-	in->b = b;
-	in->c = c;
-	in->d = d;
 	in->n = (uint16_t)(mode < 0 ? PRMT_DEFAULT : mode);
 }
 
@@ -280,7 +256,6 @@ void select_bfi(struct parser *p)
 {
 	struct extra *x = body_extra(p);
 	enum ptx_type type;
-	struct insn *in;
 	int32_t a, b, c, d;
 
 	if (!x || !select_take_sized_type(p, 4 | 8, &type) || !select_is_done(p) ||
@@ -292,14 +267,7 @@ void select_bfi(struct parser *p)
 	c = select_use(p, 3, T_B32);
 	x->ops[0] = select_use(p, 4, T_B32);
 	d = select_define(p, 0, type);
-	in = body_emit(p, CTL_LANES, exec_bfi);
-	if (!in)
-		return;
-	in->a = a;
-	in->b = b;
-	in->c = c;
-	in->d = d;
-	in->x = x;
+	select_emit(p, exec_bfi, d, a, b, c, x);
 }
 
 void select_testp(struct parser *p)
@@ -313,7 +281,6 @@ void select_testp(struct parser *p)
 	struct extra *x = body_extra(p);
 	int op = SELECT_TAKE_WORD(p, names);
 	enum ptx_type type;
-	struct insn *in;
 	int32_t a, d;
 
 	if (!x || op < 0 || !select_take_type(p, &type) || !select_is_done(p) ||
@@ -327,10 +294,5 @@ void select_testp(struct parser *p)
 	x->type = (uint8_t)type;
 	a = select_use(p, 1, type);
 	d = select_define(p, 0, T_PRED);
-	in = body_emit(p, CTL_LANES, exec_testp);
-	if (!in)
-		return;
-	in->a = a;
-	in->d = d;
-	in->x = x;
+	select_emit(p, exec_testp, d, a, OPERAND_NONE, OPERAND_NONE, x);
 }

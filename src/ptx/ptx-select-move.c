@@ -179,7 +179,6 @@ void select_cvt(struct parser *p)
 		[ROUND_UP] = "rpi"};
 	enum ptx_type type, from;
 	struct extra *x;
-	struct insn *in;
 	uint32_t bytes;
 	uint8_t second = 0;
 	int32_t a, b = OPERAND_NONE, d;
@@ -226,13 +225,7 @@ void select_cvt(struct parser *p)
 		return;
 	}
 	x->reg_bytes = (uint8_t)bytes;
-	in = body_emit(p, CTL_LANES, exec_convert);
-	if (!in)
-		return;
-	in->a = a;
-	in->b = b;
-	in->d = d;
-	in->x = x;
+	select_emit(p, exec_convert, d, a, b, OPERAND_NONE, x);
 }
 
 static const struct {
@@ -276,11 +269,9 @@ void select_cvta(struct parser *p)
 		return;
 	a = select_use(p, 1, type);
 	d = select_define(p, 0, type);
-	in = body_emit(p, CTL_LANES, exec_cvta);
+	in = select_emit(p, exec_cvta, d, a, OPERAND_NONE, OPERAND_NONE, NULL);
 	if (!in)
 		return;
-	in->a = a;
-	in->d = d;
 	in->n = type_table[type].bytes;
 	in->imm = is_to ? -(int64_t)base : (int64_t)base;
 }
@@ -299,11 +290,9 @@ void select_mapa(struct parser *p)
 		return;
 	a = select_use(p, 1, type);
 	d = select_define(p, 0, type);
-	in = body_emit(p, CTL_LANES, exec_cvta);
+	in = select_emit(p, exec_cvta, d, a, OPERAND_NONE, OPERAND_NONE, NULL);
 	if (!in)
 		return;
-	in->a = a;
-	in->d = d;
 	in->n = type_table[type].bytes;
 }
 
@@ -336,10 +325,8 @@ void select_isspacep(struct parser *p)
 		return;
 	a = select_use(p, 1, T_B64);
 	d = select_define(p, 0, T_PRED);
-	in = body_emit(p, CTL_LANES, exec_isspacep);
+	in = select_emit(p, exec_isspacep, d, a, OPERAND_NONE, OPERAND_NONE, NULL);
 	if (!in)
 		return;
-	in->a = a;
-	in->d = d;
 	in->imm = (int64_t)base;
 }

@@ -143,6 +143,21 @@ static bool is_float_opcode(const struct parser *p)
 		type_table[type].kind == 'f';
 }
 
+struct insn *select_emit(struct parser *p, exec_fn *fn, int32_t d, int32_t a, int32_t b, int32_t c,
+	const struct extra *x)
+{
+	struct insn *in = body_emit(p, CTL_LANES, fn);
+
+	if (!in)
+		return NULL;
+	in->d = d;
+	in->a = a;
+	in->b = b;
+	in->c = c;
+	in->x = x;
+	return in;
+}
+
 void select_alu(struct parser *p)
 {
 	struct extra wrap = {.rounding = ROUND_NEAREST};
@@ -183,13 +198,9 @@ void select_alu(struct parser *p)
 	b = row->b ? select_use(p, 2, row->b) : OPERAND_NONE;
 	c = row->c ? select_use(p, 3, row->c) : OPERAND_NONE;
 	d = select_define(p, 0, row->d);
-	in = body_emit(p, CTL_LANES, row->fn);
+	in = select_emit(p, row->fn, d, a, b, c, NULL);
 	if (!in)
 		return;
-	in->d = d;
-	in->a = a;
-	in->b = b;
-	in->c = c;
 	if (wrap.rounding != ROUND_NEAREST || wrap.is_sat || wrap.is_ftz) {
 		struct extra *x = body_extra(p);
 

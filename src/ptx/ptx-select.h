@@ -31,6 +31,12 @@ int32_t select_define(struct parser *p, uint32_t i, enum ptx_type type);
 /* Whether every modifier was understood. */
 bool select_is_done(struct parser *p);
 bool select_has_operands(struct parser *p, uint32_t least, uint32_t most);
+/*
+ * Adds an instruction of lanes with these operands, OPERAND_NONE where it has fewer; x may be NULL.
+ * NULL: failed.
+ */
+struct insn *select_emit(struct parser *p, exec_fn *fn, int32_t d, int32_t a, int32_t b, int32_t c,
+	const struct extra *x);
 /* Where an instruction accesses memory. */
 bool select_address(struct parser *p, const struct operand *o, struct extra *x, int32_t *ret_a,
 	int64_t *ret_imm);
