@@ -3,12 +3,12 @@
  * A thread stays with its task until the task has no more work, so a task whose kernel waits for
  * another kernel needs a thread of its own. Threads are therefore more than processors, and a
  * "turn" is the right to run. Turns go to the tenant with the least used time, and inside a tenant
- * to whoever has waited longest. A thread gives its turn back at a pause, if it has run for a slice
- * and a tenant with less time waits. A thread that comes back from outside runs at once, and the
- * next thread that pauses gives way.
+ * to the thread that has waited longest. A thread gives its turn back at a pause, if it has run
+ * for a slice and a tenant with less time waits. A thread that comes back from outside runs at
+ * once, and the next thread that pauses gives way.
  *
  * Time counts only while others wait, so a tenant that had the machine alone owes nothing. A tenant
- * may have as many threads as are left after its own: however many some have, others get one.
+ * may have as many threads as are left after its own, so the next tenants find fewer threads.
  */
 #include "simgpu/engine-pool.h"
 
