@@ -124,20 +124,28 @@ def outcome(test):
         return False, name, took() + "# " + traceback.format_exc().strip().replace("\n", "\n# ") + "\n"
 
 
-def outcomes(tests):
-    """Runs tests in this order; tests in a tuple run at once, in threads."""
-    for test in tests:
-        if isinstance(test, tuple):
-            with concurrent.futures.ThreadPoolExecutor(len(test)) as threads:
-                yield from threads.map(outcome, test)
-        else:
-            yield outcome(test)
+def outcomes(step):
+    """Runs a test, or the tests of a tuple at once, in threads."""
+    if isinstance(step, tuple):
+        with concurrent.futures.ThreadPoolExecutor(len(step)) as threads:
+            yield from threads.map(outcome, step)
+    else:
+        yield outcome(step)
 
 
-def main(*tests):
+def main(*tests, after_failure=None):
+    """Runs tests in this order. after_failure() removes what a failed test has left, so that the next ones do not fail, too."""
     print(f"1..{sum(len(t) if isinstance(t, tuple) else 1 for t in tests)}", flush=True)
-    failed = 0
-    for number, (well, name, why) in enumerate(outcomes(tests), 1):
-        failed += not well
-        print(f"{why}{'' if well else 'not '}ok {number} - {name}", flush=True)
+    failed = number = 0
+    for step in tests:
+        before = failed
+        for well, name, why in outcomes(step):
+            number += 1
+            failed += not well
+            print(f"{why}{'' if well else 'not '}ok {number} - {name}", flush=True)
+        if failed > before and after_failure:
+            try:
+                after_failure()
+            except Exception:  # the next test must run in any case
+                print("# after the failure: " + traceback.format_exc().strip().replace("\n", "\n# "), flush=True)
     sys.exit(1 if failed else 0)

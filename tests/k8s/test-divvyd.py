@@ -1150,6 +1150,16 @@ def a_lost_device_is_reported():
     refused("late", "is lost")
 
 
+def sweep():
+    """Ends the pods of a failed test, and its changes of the GPUNode."""
+    cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}", {"spec": {"cordoned": None, "pool": None}})
+    for pod in cluster.get(f"/api/v1/namespaces/{cluster.namespace}/pods")["items"]:
+        delete_pod(cluster, pod["metadata"]["name"], grace_s=0)
+    if not cluster.pid("divvyd"):
+        daemon.start()
+    wait_for(lambda: not daemon.tenants(), "the grants of the failed test have ended")
+
+
 try:
     with open_cluster("kcm", "node", own=NODE_OF_OURS) as cluster:
         install(cluster)
@@ -1202,6 +1212,7 @@ try:
             another_plugin_owns_the_nodes_gpus,
             a_device_error_closes_the_device,
             a_lost_device_is_reported,
+            after_failure=sweep,
         )
 except Skip as reason:
     skip_all(reason)
