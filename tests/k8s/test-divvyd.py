@@ -1195,11 +1195,11 @@ try:
             (
                 another_pods_process_is_refused,
                 only_authorized_accounts_get_metrics,
-                idle_clients_do_not_block_probes,
                 an_init_container_passes_its_slot_on,
                 ten_init_containers_get_their_own_grants_in_one_slot,
                 a_pod_needs_no_privilege,
             ),
+            idle_clients_do_not_block_probes,
             cordoned_devices_take_no_new_tenant,
             a_device_without_a_placeholder_takes_no_tenant,
             a_grant_ends_when_the_kubelet_no_longer_lists_the_pod,
