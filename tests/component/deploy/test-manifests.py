@@ -175,6 +175,20 @@ def schemas_have_limits_and_no_defaults():
         walk(schema_of(crd), kind)
 
 
+def lists_of_a_nodes_status_are_atomic():
+    """divvyd writes them whole, and the API server keeps the names in each item of another list in managedFields."""
+
+    def walk(schema, path):
+        for name, field in schema.get("properties", {}).items():
+            if field.get("type") == "array" and "properties" in field["items"]:
+                is_atomic = field.get("x-kubernetes-list-type") == "atomic"
+                assert is_atomic != (name == "conditions"), f"{path}.{name}"
+            else:
+                walk(field, f"{path}.{name}")
+
+    walk(schema_of(crds()["GPUNode"])["properties"]["status"], "status")
+
+
 def uninstalling_removes_the_webhooks_first():
     log = subprocess.run(
         [DEPLOY / "uninstall", "--all"],
@@ -399,6 +413,7 @@ main(
     the_reference_has_the_codes_keys_and_dialects,
     the_reference_names_every_field_of_the_crds,
     schemas_have_limits_and_no_defaults,
+    lists_of_a_nodes_status_are_atomic,
     uninstalling_removes_the_webhooks_first,
     only_divvyd_needs_more_than_the_restricted_policy,
     each_privilege_on_the_node_is_explained,
