@@ -18,9 +18,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+
+/* How long fd_send() waits while a user has too many descriptors in messages, and how often. */
+#define SHORT_NS (10 * NSEC_PER_SEC)
+#define SHORT_LOOK_NS (10 * NSEC_PER_MSEC)
 
 int fd_close(int fd)
 {
@@ -349,6 +354,7 @@ ssize_t fd_send(int sock, const void *p, size_t n, const int *fds, size_t n_fds,
 	struct iovec iov = {.iov_base = (void *)p, .iov_len = n};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	union control control = {0};
+	uint64_t until_ns = 0;
 	struct cmsghdr *c;
 	ssize_t r;
 
@@ -363,10 +369,19 @@ ssize_t fd_send(int sock, const void *p, size_t n, const int *fds, size_t n_fds,
 		c->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
 		memcpy(CMSG_DATA(c), fds, sizeof(int) * n_fds);
 	}
-	do
-		r = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
-	while (r < 0 && errno == EINTR);
-	return r < 0 ? -errno : r;
+	for (;;) {
+		do
+			r = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
+		while (r < 0 && errno == EINTR);
+		if (r >= 0 || errno != ETOOMANYREFS || flags & MSG_DONTWAIT)
+			return r < 0 ? -errno : r;
+		if (!until_ns)
+			until_ns = clock_now_ns() + SHORT_NS;
+		else if (clock_now_ns() >= until_ns)
+			return -ETOOMANYREFS;
+		clock_nanosleep(
+			CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = SHORT_LOOK_NS}, NULL);
+	}
 }
 
 static void collect_fds(struct msghdr *msg, struct fd_list *list)

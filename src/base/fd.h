@@ -96,7 +96,9 @@ int folder_make(const char *path, mode_t mode, struct error *err);
 
 /*
  * Sends one message with descriptors on a unix socket; the descriptors stay the caller's. Returns
- * the number of bytes sent; -EINVAL if n is 0 and n_fds is not.
+ * the number of bytes sent; -EINVAL if n is 0 and n_fds is not. The kernel counts the descriptors
+ * in unreceived messages of a user, and any program of that user can use up the number. Waits up to
+ * 10 s for the end of such a shortage; with MSG_DONTWAIT returns -ETOOMANYREFS at once.
  */
 ssize_t fd_send(int sock, const void *p, size_t n, const int *fds, size_t n_fds, int flags);
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -341,6 +342,52 @@ static void too_many_descriptors_are_refused(void **state)
 	close(s[1]);
 }
 
+/* The kernel's limit is for all processes of a user, so this process becomes a user of its own. */
+static int send_during_shortage(int pile, int out)
+{
+	const struct rlimit few = {8, 8};
+	int many[FD_PASS_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = out;
+	if (!geteuid() && setuid(60000 + (uid_t)getpid() % 5000) < 0)
+		return 1;
+	if (fd_send(pile, "x", 1, many, ARRAY_SIZE(many), 0) != 1 ||
+		setrlimit(RLIMIT_NOFILE, &few) < 0)
+		return 2;
+	if (fd_send(out, "x", 1, &out, 1, MSG_DONTWAIT) != -ETOOMANYREFS)
+		return 3;
+	if (fd_send(out, "y", 1, NULL, 0, 0) != 1)
+		return 4;
+	return fd_send(out, "z", 1, &out, 1, 0) == 1 ? 0 : 5;
+}
+
+static void a_shortage_of_descriptors_in_messages_delays(void **state)
+{
+	_cleanup_fd_list_ struct fd_list got = {.n = 0};
+	int pile[2], out[2], status;
+	char text[4];
+	pid_t pid;
+
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pile));
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, out));
+	pid = fork();
+	if (!pid) {
+		close(pile[1]);
+		_exit(send_during_shortage(pile[0], out[0]));
+	}
+	close(out[0]);
+	assert_int_equal(fd_recv(out[1], text, sizeof(text), NULL, 0), 1);
+	assert_int_equal(text[0], 'y');
+	close(pile[1]);
+	assert_int_equal(fd_recv(out[1], text, sizeof(text), &got, 0), 1);
+	assert_int_equal(got.n, 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(pile[0]);
+	close(out[1]);
+}
+
 /* A process that was killed while it replaced a file leaves what it has written so far. */
 static void temporary_files_of_dead_processes_go(void **state)
 {
@@ -383,4 +430,4 @@ UNIT_MAIN(UNIT(a_socket_can_refuse_descriptors), UNIT(closing_preserves_errno_an
 	UNIT(temporary_files_of_dead_processes_go), UNIT(a_path_that_is_no_regular_file_stays),
 	UNIT(a_folder_in_a_file_is_refused), UNIT(passes_descriptors),
 	UNIT(unwanted_descriptors_are_closed), UNIT(the_largest_list_of_descriptors_arrives),
-	UNIT(too_many_descriptors_are_refused))
+	UNIT(too_many_descriptors_are_refused), UNIT(a_shortage_of_descriptors_in_messages_delays))
