@@ -125,9 +125,13 @@ def programs_are_right_over_a_network():
         for (major, name), path in PROGRAMS.items():
             if major == "12" or name in ("managed", "print", "nested"):
                 continue
-            _, invitation = serve(rig, "served", "--request", "0.3", "--memory", "8Gi")
+            # The tenant of the former program may still exist.
+            server, invitation = serve(rig, f"served-{name}", "--request", "0.3", "--memory", "8Gi")
+            assert invitation, server.communicate(timeout=patience())
             child = Far(rig, DIVVY_INVITATION=invitation, DIVVY_REMOTE_SYNC="1").run("127.0.0.1", path)
             out, _ = child.communicate(timeout=patience())
+            server.terminate()
+            server.communicate(timeout=patience())
             assert (child.returncode, out.splitlines()[-1:]) == (0, [f"{name}: right"]), (name, child.returncode, out)
 
 
